@@ -1,0 +1,180 @@
+//! One header block, and the extended headers (PAX, GNU) that stand before it.
+
+use std::borrow::Cow;
+
+use tar::Header;
+
+use super::BLOCK;
+
+/// What kind of thing a member is. Only `File` can be part of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A hard or symbolic link.
+    Link,
+    /// A character or block device, or a fifo.
+    Device,
+    /// A file stored with holes, in GNU's or PAX's way.
+    Sparse,
+    /// A type that only its writer knows.
+    Unknown,
+}
+
+impl Kind {
+    /// The reason code under which members of this kind are dropped.
+    pub fn code(self) -> &'static str {
+        match self {
+            Kind::File => "file",
+            Kind::Directory => "directory",
+            Kind::Link => "link",
+            Kind::Device => "device",
+            Kind::Sparse => "sparse",
+            Kind::Unknown => "unknown_type",
+        }
+    }
+
+    /// Whether data blocks follow the header. POSIX ignores the size of the others.
+    pub(super) fn has_data(self) -> bool {
+        matches!(self, Kind::File | Kind::Sparse | Kind::Unknown)
+    }
+}
+
+/// What a header block introduces.
+pub(super) enum Block {
+    Member(Kind),
+    Pax,
+    GlobalPax,
+    LongName,
+    LongLink,
+}
+
+pub(super) fn view(block: &[u8; BLOCK]) -> &Header {
+    Header::from_byte_slice(block)
+}
+
+/// The stored sum against the unsigned sum, or the signed one that some old writers made.
+pub(super) fn checksum_holds(block: &[u8; BLOCK]) -> bool {
+    let Ok(stored) = view(block).cksum() else { return false };
+    let (before, after) = (&block[..148], &block[156..]);
+    let sum = |bytes: &[u8]| bytes.iter().map(|&b| u32::from(b)).sum::<u32>();
+    let unsigned = sum(before) + sum(after) + 8 * u32::from(b' ');
+    if stored == unsigned {
+        return true;
+    }
+    let high = |bytes: &[u8]| bytes.iter().filter(|&&b| b >= 0x80).count() as u32;
+    stored == unsigned.wrapping_sub(256 * (high(before) + high(after)))
+}
+
+pub(super) fn classify(block: &[u8; BLOCK]) -> Block {
+    match block[156] {
+        b'x' | b'X' => Block::Pax,
+        b'g' => Block::GlobalPax,
+        b'L' => Block::LongName,
+        b'K' => Block::LongLink,
+        b'0' | 0 | b'7' => Block::Member(Kind::File),
+        b'1' | b'2' => Block::Member(Kind::Link),
+        b'3' | b'4' | b'6' => Block::Member(Kind::Device),
+        b'5' => Block::Member(Kind::Directory),
+        b'S' => Block::Member(Kind::Sparse),
+        _ => Block::Member(Kind::Unknown),
+    }
+}
+
+/// Whether a GNU sparse header, or an extension of one, says that another follows.
+pub(super) fn sparse_continues(block: &[u8; BLOCK], first: bool) -> bool {
+    block[if first { 482 } else { 504 }] != 0
+}
+
+pub(super) fn path(block: &[u8; BLOCK]) -> Cow<'_, [u8]> {
+    view(block).path_bytes()
+}
+
+/// What extended headers say of the member after them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Extended {
+    pub(super) path: Option<Vec<u8>>,
+    pub(super) size: Option<u64>,
+    pub(super) mtime: Option<u64>,
+    pub(super) sparse: bool,
+}
+
+impl Extended {
+    /// Takes in the records of a PAX header: lines `LENGTH KEY=VALUE\n`. None when they are malformed.
+    pub(super) fn take_pax(&mut self, mut records: &[u8]) -> Option<()> {
+        while !records.is_empty() && records[0] != 0 {
+            let space = records.iter().position(|&b| b == b' ')?;
+            let length: usize = std::str::from_utf8(&records[..space]).ok()?.parse().ok()?;
+            let line = records.get(space + 1..length)?.strip_suffix(b"\n")?;
+            let equals = line.iter().position(|&b| b == b'=')?;
+            self.take_record(&line[..equals], &line[equals + 1..])?;
+            records = &records[length..];
+        }
+        Some(())
+    }
+
+    fn take_record(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
+        match key {
+            b"path" => self.path = Some(value.to_vec()),
+            b"size" => self.size = Some(std::str::from_utf8(value).ok()?.parse().ok()?),
+            b"mtime" => self.mtime = Some(whole_seconds(value)?),
+            _ if key.starts_with(b"GNU.sparse.") => self.sparse = true,
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// What `self` leaves open, as `global` says; whether `global` said anything that counts.
+    pub(super) fn fall_back_on(&mut self, global: &Extended) -> bool {
+        let mut used = false;
+        if self.path.is_none() && global.path.is_some() {
+            (self.path, used) = (global.path.clone(), true);
+        }
+        if self.size.is_none() && global.size.is_some() {
+            (self.size, used) = (global.size, true);
+        }
+        if self.mtime.is_none() && global.mtime.is_some() {
+            (self.mtime, used) = (global.mtime, true);
+        }
+        self.sparse |= global.sparse;
+        used
+    }
+}
+
+/// `1700000000.123` without the fraction; times before 1970 become 0.
+fn whole_seconds(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value).ok()?;
+    if text.starts_with('-') {
+        return Some(0);
+    }
+    text.split('.').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pax_records_are_taken_by_their_stated_length() {
+        let mut extended = Extended::default();
+        extended.take_pax(b"14 path=a\nb.c\n15 mtime=17.25\n9 size=9\n").unwrap();
+        assert_eq!(extended.path.as_deref(), Some(&b"a\nb.c"[..]));
+        assert_eq!((extended.mtime, extended.size), (Some(17), Some(9)));
+    }
+
+    #[test]
+    fn malformed_pax_records_are_refused() {
+        for bad in [&b"3"[..], b"99 path=a\n", b"8 path=a\n", b"x path=a\n", b"8 patha\n", b"0 path=a\n"] {
+            assert!(Extended::default().take_pax(bad).is_none(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn times_lose_their_fraction_and_never_go_below_zero() {
+        assert_eq!(whole_seconds(b"12.9"), Some(12));
+        assert_eq!(whole_seconds(b"-3"), Some(0));
+        assert_eq!(whole_seconds(b"soon"), None);
+    }
+}

@@ -1,0 +1,83 @@
+//! A buffer that slides over the input: whole blocks for the header parser, whatever
+//! is there for the data, never a copy between the two.
+
+use std::io::{self, Read};
+
+use super::BLOCK;
+
+/// As large as `cat`'s: more falls out of the second-level cache.
+const CAPACITY: usize = 128 * 1024;
+
+pub(super) struct Window {
+    input: Box<dyn Read + Send>,
+    buf: Box<[u8]>,
+    start: usize,
+    end: usize,
+    offset: u64,
+}
+
+impl Window {
+    pub(super) fn new(input: Box<dyn Read + Send>) -> Self {
+        Window { input, buf: vec![0; CAPACITY].into(), start: 0, end: 0, offset: 0 }
+    }
+
+    /// Offset in the stream of the next byte.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// How many bytes are there without reading.
+    pub(super) fn buffered(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// The next bytes, at least one; empty only at the end of the input.
+    pub(super) fn fill(&mut self) -> io::Result<&[u8]> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            self.more()?;
+        }
+        Ok(&self.buf[self.start..self.end])
+    }
+
+    /// The next block without consuming it; shorter than a block only at the end of the input.
+    pub(super) fn block(&mut self) -> io::Result<&[u8]> {
+        if self.end - self.start < BLOCK {
+            self.buf.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            while self.end < BLOCK && self.more()? {}
+        }
+        Ok(&self.buf[self.start..self.end.min(self.start + BLOCK)])
+    }
+
+    pub(super) fn consume(&mut self, n: usize) {
+        self.start += n;
+        self.offset += n as u64;
+        debug_assert!(self.start <= self.end);
+    }
+
+    /// Appends up to `n` bytes to `out`; fewer only at the end of the input. What the buffer
+    /// does not hold yet is read straight into `out`.
+    pub(super) fn read_into(&mut self, out: &mut Vec<u8>, n: u64) -> io::Result<u64> {
+        let buffered = n.min((self.end - self.start) as u64) as usize;
+        out.extend_from_slice(&self.buf[self.start..self.start + buffered]);
+        self.consume(buffered);
+        let read = (&mut self.input).take(n - buffered as u64).read_to_end(out)? as u64;
+        self.offset += read;
+        Ok(buffered as u64 + read)
+    }
+
+    /// Reads once; false at the end of the input.
+    fn more(&mut self) -> io::Result<bool> {
+        loop {
+            match self.input.read(&mut self.buf[self.end..]) {
+                Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
+                Err(err) => return Err(err),
+                Ok(n) => {
+                    self.end += n;
+                    return Ok(n > 0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The flags that several tools share. A letter means one thing in the whole kit.
+
+use std::io::{IsTerminal, stdin, stdout};
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use super::{Samples, Usage};
+use crate::compression::Compression;
+use crate::messages::{self, Level};
+use crate::names;
+use crate::progress;
+use crate::shard::Shard;
+use crate::sink;
+use crate::size;
+use crate::source;
+
+/// Where samples come from.
+#[derive(Args, Clone, Debug)]
+pub struct Input {
+    /// Streams to read: paths, http(s):// URLs, pipe:COMMAND, - for stdin
+    ///
+    /// {0000..0147} and {a,b} make lists, A::B joins them. Compressed streams are recognised.
+    /// Without any, stdin is read.
+    #[arg(value_name = "SOURCE")]
+    pub sources: Vec<String>,
+
+    /// Read the names of more sources from FILE, one a line
+    #[arg(short = 'T', long, value_name = "FILE")]
+    pub files_from: Vec<String>,
+
+    /// Accept streams that other programs cut off between two members
+    #[arg(long)]
+    pub ignore_eof: bool,
+}
+
+impl Input {
+    /// The names of all sources, in order.
+    pub fn names(&self) -> Result<Vec<String>> {
+        Ok(self.lists()?.concat())
+    }
+
+    /// The names of all sources, a list for each argument that stands for some.
+    pub fn lists(&self) -> Result<Vec<Vec<String>>> {
+        let mut lists = Vec::new();
+        for spec in &self.sources {
+            lists.push(names::expand(spec)?);
+        }
+        for file in &self.files_from {
+            lists.push(names::from_file(file)?);
+        }
+        if self.sources.is_empty() && self.files_from.is_empty() {
+            lists.push(vec!["-".into()]);
+        }
+        if lists.concat().iter().any(|name| name == "-") && stdin().is_terminal() {
+            bail!(Usage("stdin is a terminal: name a source or pipe a stream in".into()));
+        }
+        Ok(lists)
+    }
+
+    /// The samples of all sources, read into memory one by one.
+    pub fn samples(&self, held: &Held) -> Result<Samples> {
+        let names = self.names()?;
+        expect_bytes(&names);
+        Ok(Samples::new(names, self.ignore_eof, held.max_sample))
+    }
+}
+
+/// Tells the progress how much there is to read, where that is known.
+pub fn expect_bytes(names: &[String]) {
+    progress::expect(names.iter().map(|name| source::stored_bytes(name)).sum());
+}
+
+/// For tools that hold a sample in memory.
+#[derive(Args, Clone, Debug)]
+pub struct Held {
+    /// Leave out samples larger than SIZE (they have to be held in memory)
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
+    pub max_sample: u64,
+}
+
+/// Where samples go.
+#[derive(Args, Clone, Debug)]
+pub struct Output {
+    /// Write to NAME: a path, an http(s):// URL (PUT), pipe:COMMAND, - for stdout
+    ///
+    /// A file appears under its name only when it is whole. The suffix chooses the compression.
+    #[arg(short, long, value_name = "NAME", default_value = "-")]
+    pub output: String,
+
+    #[command(flatten)]
+    pub(super) packing: Packing,
+}
+
+/// How output is compressed.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Packing {
+    /// Compress with gzip
+    #[arg(short = 'z', conflicts_with = "compress")]
+    gzip: bool,
+
+    /// Compress with gzip, zstd, xz, bzip2 or lz4, at LEVEL
+    ///
+    /// Photographs do not shrink: gzip saves 1 % on a shard of JPEGs and costs more CPU than all else.
+    #[arg(long, value_name = "FORMAT[:LEVEL]")]
+    compress: Option<Compression>,
+}
+
+impl Packing {
+    /// What was asked for; None leaves it to the suffix.
+    pub fn compression(&self) -> Option<Compression> {
+        self.compress.or_else(|| self.gzip.then(Compression::gzip))
+    }
+}
+
+impl Output {
+    /// Creates the output archive. An archive never goes to a terminal.
+    pub fn create(&self, parallel: &Parallel) -> Result<Shard> {
+        refuse_terminal(&self.output)?;
+        let options =
+            sink::Options { compression: self.packing.compression(), threads: parallel.threads(), digest: false };
+        Shard::create(&self.output, options)
+    }
+}
+
+/// A usage error when `name` is stdout and stdout is a terminal.
+pub fn refuse_terminal(name: &str) -> Result<()> {
+    if name == "-" && stdout().is_terminal() {
+        bail!(Usage("stdout is a terminal: use -o FILE or a pipe".into()));
+    }
+    Ok(())
+}
+
+/// How much runs at once.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Parallel {
+    /// Use N threads; 0 is all cores
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    pub parallel: usize,
+}
+
+impl Parallel {
+    /// The number of threads meant.
+    pub fn threads(&self) -> usize {
+        match self.parallel {
+            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            n => n,
+        }
+    }
+}
+
+/// How much is said.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Talk {
+    /// Say what became of each thing left out, and sum up at the end
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// Say nothing but errors
+    #[arg(short, long, conflicts_with = "verbose")]
+    quiet: bool,
+
+    /// Say how far the run is, every 30 s where there is no terminal
+    #[arg(long)]
+    progress: bool,
+}
+
+impl Talk {
+    pub(super) fn begin(self) {
+        messages::set_level(match self {
+            Talk { quiet: true, .. } => Level::Quiet,
+            Talk { verbose: true, .. } => Level::Verbose,
+            _ => Level::Normal,
+        });
+        if !self.quiet {
+            progress::start(self.progress);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What every tool's command line has in common: one `main`, the shared flag groups, the exit
+//! status.
+
+mod groups;
+mod samples;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::error::ErrorKind;
+use clap::{FromArgMatches, Parser};
+
+use crate::man;
+use crate::messages::{self, Level};
+use crate::pool::Bug;
+use crate::progress;
+use crate::report::{MaxFailures, Tally};
+use crate::signals;
+use crate::sink::ReaderLeft;
+
+pub use groups::{Held, Input, Output, Packing, Parallel, Talk, expect_bytes, refuse_terminal};
+pub use samples::{Samples, SharedTally};
+
+/// How a run that came to its end went.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What was done and what was left out.
+    pub tally: Tally,
+    /// How many failures the user bears.
+    pub max_failures: Option<MaxFailures>,
+}
+
+impl From<Tally> for Outcome {
+    fn from(tally: Tally) -> Self {
+        Outcome { tally, max_failures: None }
+    }
+}
+
+/// A mistake in the flags that only a look at several of them shows. Exit status 2.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// The body of every tool's `main`: parses the flags, runs, says what went wrong, and turns it
+/// into an exit status.
+pub fn main<A: Parser>(run: fn(A) -> Result<Outcome>) -> ExitCode {
+    messages::set_tool(A::command().get_name());
+    std::panic::set_hook(Box::new(|panic| messages::error(&format!("bug, please report it: {panic}"))));
+    match catch_unwind(AssertUnwindSafe(|| run_with_flags(run))) {
+        Ok(Ok(code)) => code,
+        Ok(Err(err)) => failure(&err),
+        Err(_) => ExitCode::from(101),
+    }
+}
+
+fn run_with_flags<A: Parser>(run: fn(A) -> Result<Outcome>) -> Result<ExitCode> {
+    if let Some(kind) = asked_to_generate() {
+        man::generate(&kind, A::command(), &mut io::stdout())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let args = match A::command().try_get_matches() {
+        Ok(matches) => {
+            Talk::from_arg_matches(&matches)?.begin();
+            A::from_arg_matches(&matches)?
+        }
+        Err(err) => return misuse(&err),
+    };
+    signals::listen()?;
+    let outcome = run(args)?;
+    progress::stop();
+    Ok(conclude(&outcome))
+}
+
+/// `TOOL --generate man|bash|zsh|fish`: how packagers and our own tests get the manual.
+fn asked_to_generate() -> Option<String> {
+    let mut args = std::env::args_os().skip(1);
+    let asked = args.next() == Some(OsString::from("--generate"));
+    asked.then(|| args.next().map(|kind| kind.to_string_lossy().into_owned()).unwrap_or_default())
+}
+
+/// Help and version go to stdout; a mistake becomes one line.
+fn misuse(err: &clap::Error) -> Result<ExitCode> {
+    if matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        _ = write!(io::stdout(), "{}", err.render().ansi());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let text = err.to_string();
+    let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let line = said.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect::<Vec<_>>().join("; ");
+    let line = line.trim_start_matches("error: ").replace("tip: ", "");
+    messages::error(&format!("{line} (see {} --help)", messages::tool()));
+    Ok(ExitCode::from(2))
+}
+
+fn conclude(outcome: &Outcome) -> ExitCode {
+    let Outcome { tally, max_failures } = outcome;
+    if messages::says(Level::Verbose) || !tally.is_clean() {
+        messages::notice(&tally.summary());
+    }
+    ExitCode::from(if MaxFailures::exceeded(*max_failures, tally) { 3 } else { 0 })
+}
+
+fn failure(err: &anyhow::Error) -> ExitCode {
+    progress::stop();
+    if reader_left(err) {
+        return ExitCode::SUCCESS;
+    }
+    if err.is::<Bug>() {
+        return ExitCode::from(101); // the panic hook has said it
+    }
+    messages::error(&format!("{err:#}"));
+    ExitCode::from(if err.is::<Usage>() { 2 } else { 1 })
+}
+
+fn reader_left(err: &anyhow::Error) -> bool {
+    let is_it = |err: &io::Error| err.get_ref().is_some_and(|inner| inner.is::<ReaderLeft>());
+    err.chain().any(|cause| cause.is::<ReaderLeft>() || cause.downcast_ref().is_some_and(is_it))
+}

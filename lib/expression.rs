@@ -1,0 +1,138 @@
+//! The expression language of `--select` and `--where`: CEL, as Kubernetes has it.
+//!
+//! `json.width >= 256 && key.glob('train/*')`. An expression that asks for what an item does
+//! not have fails for that item; `has(json.width)` and `'jpg' in fields` ask first.
+
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, bail};
+use cel::extractors::This;
+use cel::{Context, Env, Program};
+
+pub use cel::Value;
+
+/// A compiled expression that says yes or no.
+pub struct Expression {
+    program: Program,
+    variables: Vec<String>,
+    env: Arc<Env>,
+}
+
+impl Expression {
+    /// Compiles `text`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let program = Program::compile(text).map_err(|err| anyhow!("{}", one_line(&err.to_string())))?;
+        let variables = program.references().variables().into_iter().map(str::to_owned).collect();
+        Ok(Expression { program, variables, env: Arc::new(Env::stdlib()) })
+    }
+
+    /// The variables that the expression names. No others need to be given.
+    pub fn variables(&self) -> &[String] {
+        &self.variables
+    }
+
+    /// Whether the expression holds for an item with these variables.
+    pub fn holds<'a>(&self, variables: impl IntoIterator<Item = (&'a str, Value)>) -> Result<bool> {
+        let mut context = Context::with_env(Arc::clone(&self.env));
+        context.add_function("glob", glob).map_err(|err| anyhow!("{err}"))?;
+        for (name, value) in variables {
+            context.add_variable_from_value(name, value);
+        }
+        match self.program.execute(&context) {
+            Ok(Value::Bool(holds)) => Ok(holds),
+            Ok(other) => bail!("the expression gives a {}, not true or false", other.type_of()),
+            Err(err) => bail!("{}", one_line(&err.to_string())),
+        }
+    }
+}
+
+/// A JSON value as the language sees it: whole numbers are integers.
+pub fn from_json(json: serde_json::Value) -> Value {
+    use serde_json::Value as Json;
+    match json {
+        Json::Null => Value::Null,
+        Json::Bool(value) => Value::Bool(value),
+        Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(whole), _) => Value::Int(whole),
+            (None, Some(whole)) => Value::UInt(whole),
+            (None, None) => Value::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Json::String(text) => text.into(),
+        Json::Array(items) => Value::List(Arc::new(items.into_iter().map(from_json).collect())),
+        Json::Object(fields) => {
+            let fields = fields.into_iter().map(|(name, value)| (name.into(), from_json(value)));
+            Value::Map(cel::objects::Map { map: Arc::new(fields.collect()) })
+        }
+    }
+}
+
+/// `key.glob('train/*')`: `*` stands for any run of characters, slashes too, `?` for one.
+fn glob(This(text): This<Arc<String>>, pattern: Arc<String>) -> bool {
+    let (text, pattern): (Vec<char>, Vec<char>) = (text.chars().collect(), pattern.chars().collect());
+    let (mut t, mut p) = (0, 0);
+    let mut star = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&c) if c == '?' || c == text[t] => (p, t) = (p + 1, t + 1),
+            // Let the last star take one character more.
+            _ => match star {
+                Some((at, taken)) => {
+                    star = Some((at, taken + 1));
+                    (p, t) = (at + 1, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == '*')
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holds(text: &str) -> Result<bool> {
+        let json = serde_json::json!({"width": 300, "score": 0.25, "tags": ["a"], "big": u64::MAX});
+        Expression::parse(text)?.holds([("key", "train/cat-1".into()), ("json", from_json(json))])
+    }
+
+    #[test]
+    fn json_fields_and_keys_can_be_compared() {
+        for yes in [
+            "json.width >= 256",
+            "json.width == 300",
+            "json.width > 0.3",
+            "json.score < 1",
+            "json.score <= 0.25 && json.width > 299",
+            "'a' in json.tags",
+            "json.big > 5u",
+            "key.startsWith('train/')",
+            "key.matches('cat-[0-9]$')",
+            "key.glob('train/*-?')",
+            "has(json.width) && !has(json.height)",
+        ] {
+            assert!(holds(yes).unwrap(), "{yes}");
+        }
+        assert!(!holds("key.glob('*/dog*')").unwrap());
+    }
+
+    #[test]
+    fn what_cannot_be_decided_is_an_error() {
+        for bad in ["json.height > 1", "nothing", "key", "json.width > 'a'", "1 +", "", "a b", "'\\"] {
+            assert!(holds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_variables_of_an_expression_are_known() {
+        assert_eq!(Expression::parse("json.a > 1 && json.b == json.a").unwrap().variables(), ["json"]);
+    }
+}

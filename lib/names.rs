@@ -1,0 +1,164 @@
+//! Lists of names: brace ranges, `::`, files of names.
+//!
+//! `{0000..0147}` and `{a,b}` expand as in a shell, zero padding included; `A::B` is A then B.
+
+use anyhow::{Context, Result, bail};
+
+use crate::source;
+
+/// More names than any dataset has shards: a typing error, not a list.
+const MAX_NAMES: usize = 10_000_000;
+
+/// All names that `spec` stands for, in order. A file that exists under `spec` itself is that
+/// file; the command of a `pipe:` is expanded, but not cut at `::`.
+pub fn expand(spec: &str) -> Result<Vec<String>> {
+    if std::fs::exists(spec).unwrap_or(false) {
+        return Ok(vec![spec.to_owned()]);
+    }
+    let parts: Vec<&str> = if spec.starts_with("pipe:") { vec![spec] } else { spec.split("::").collect() };
+    let mut names = Vec::new();
+    for part in parts {
+        names.extend(expand_braces(part).with_context(|| spec.to_owned())?);
+    }
+    Ok(names)
+}
+
+/// The names in a file, one a line, each expanded; empty lines are passed over.
+pub fn from_file(file: &str) -> Result<Vec<String>> {
+    let mut text = String::new();
+    let read = source::open(file).and_then(|mut list| Ok(std::io::Read::read_to_string(&mut list, &mut text)?));
+    read.with_context(|| source::display(file))?;
+    let mut names = Vec::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        names.extend(expand(line)?);
+    }
+    Ok(names)
+}
+
+fn expand_braces(text: &str) -> Result<Vec<String>> {
+    let Some((before, inside, after)) = first_brace(text) else { return Ok(vec![text.to_owned()]) };
+    let tails = expand_braces(after)?;
+    let mut names = Vec::new();
+    for choice in choices(inside)? {
+        if names.len() + tails.len() > MAX_NAMES {
+            bail!("more than {MAX_NAMES} names");
+        }
+        names.extend(tails.iter().map(|tail| format!("{before}{choice}{tail}")));
+    }
+    Ok(names)
+}
+
+/// The parts around the first braces that hold a range or a list; others, such as `${x}` in a
+/// command, are left alone.
+fn first_brace(text: &str) -> Option<(&str, &str, &str)> {
+    let mut from = 0;
+    while let Some(open) = text[from..].find('{').map(|at| from + at) {
+        if let Some(close) = matching(text, open) {
+            let inside = &text[open + 1..close];
+            let is_list = split_list(inside).len() > 1 || range(inside).is_some();
+            if is_list && !text[..open].ends_with('$') {
+                return Some((&text[..open], inside, &text[close + 1..]));
+            }
+        }
+        from = open + 1;
+    }
+    None
+}
+
+fn matching(text: &str, open: usize) -> Option<usize> {
+    let mut depth = 0;
+    for (at, byte) in text.bytes().enumerate().skip(open) {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+fn choices(inside: &str) -> Result<Vec<String>> {
+    if let Some((from, to, width)) = range(inside) {
+        if from.abs_diff(to) >= MAX_NAMES as u64 {
+            bail!("more than {MAX_NAMES} names");
+        }
+        let number = |i: i64| format!("{i:0width$}");
+        return Ok(if from <= to {
+            (from..=to).map(number).collect()
+        } else {
+            (to..=from).rev().map(number).collect()
+        });
+    }
+    let mut all = Vec::new();
+    for item in split_list(inside) {
+        all.extend(expand_braces(item)?);
+    }
+    Ok(all)
+}
+
+/// `0000..0147`: first, last, and the width to pad to.
+fn range(inside: &str) -> Option<(i64, i64, usize)> {
+    let (from, to) = inside.split_once("..")?;
+    let padded = [from, to].iter().any(|end| end.len() > 1 && end.trim_start_matches('-').starts_with('0'));
+    let width = if padded { from.len().max(to.len()) } else { 0 };
+    Some((from.parse().ok()?, to.parse().ok()?, width))
+}
+
+/// Cuts at the commas that are in no braces of their own.
+fn split_list(inside: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut items) = (0, 0, Vec::new());
+    for (at, byte) in inside.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth -= 1,
+            b',' if depth == 0 => {
+                items.push(&inside[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    items.push(&inside[start..]);
+    items
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(spec: &str) -> String {
+        expand(spec).unwrap().join(" ")
+    }
+
+    #[test]
+    fn ranges_and_lists_expand_as_in_a_shell() {
+        assert_eq!(names("a{08..11}.tar"), "a08.tar a09.tar a10.tar a11.tar");
+        assert_eq!(names("{9..11}"), "9 10 11");
+        assert_eq!(names("{3..1}"), "3 2 1");
+        assert_eq!(names("{a,b{0..1}}-{x,y}"), "a-x a-y b0-x b0-y b1-x b1-y");
+        assert_eq!(names("{,x}y"), "y xy");
+    }
+
+    #[test]
+    fn what_is_no_range_stays() {
+        for plain in ["plain", "{key}", "a{b", "}a{", "pipe:echo ${x} {y}", "{1..b}", "{}"] {
+            assert_eq!(names(plain), plain);
+        }
+    }
+
+    #[test]
+    fn double_colons_join_lists_outside_of_commands() {
+        assert_eq!(names("a::b{1..2}"), "a b1 b2");
+        assert_eq!(names("pipe:a::b"), "pipe:a::b");
+    }
+
+    #[test]
+    fn absurd_ranges_are_refused() {
+        assert!(expand("{0..99999999999}").is_err());
+        assert!(expand("{0..9999}{0..9999}").is_err());
+        assert!(expand("{-9223372036854775808..9223372036854775807}").is_err());
+    }
+}

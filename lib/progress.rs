@@ -1,0 +1,126 @@
+//! How far a run is: a bar on a terminal, a line every half minute where one was asked for,
+//! nothing otherwise. Counting costs an atomic addition.
+
+use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::fs::FileType;
+
+use crate::messages;
+use crate::size;
+
+static SAMPLES: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
+/// Stored bytes of all sources; 0 while unknown.
+static TOTAL: AtomicU64 = AtomicU64::new(0);
+static BAR: OnceLock<ProgressBar> = OnceLock::new();
+
+const LINE_EVERY: Duration = Duration::from_secs(30);
+
+/// One more sample went through.
+pub fn add_sample() {
+    SAMPLES.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How many bytes there are to read in all, if that is known.
+pub fn expect(total: Option<u64>) {
+    TOTAL.store(total.unwrap_or(0), Ordering::Relaxed);
+}
+
+/// Counts the bytes read through it.
+pub struct Counted<R>(pub R);
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.0.read(buf)?;
+        BYTES.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+/// Starts to show progress. In a pipeline only the last stage draws a bar, for they share the
+/// terminal; lines come from every stage that was asked for them.
+pub fn start(asked: bool) {
+    let show: fn(Instant) = if io::stderr().is_terminal() && !stdout_is_pipe() {
+        let style = ProgressStyle::with_template("{wide_bar} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style);
+        _ = BAR.set(bar);
+        draw
+    } else if asked {
+        |started| messages::notice(&line(started.elapsed()))
+    } else {
+        return;
+    };
+    let started = Instant::now();
+    let every = if BAR.get().is_some() { Duration::from_millis(500) } else { LINE_EVERY };
+    _ = std::thread::Builder::new().name("progress".into()).spawn(move || {
+        loop {
+            std::thread::sleep(every);
+            show(started);
+        }
+    });
+}
+
+/// Takes the bar away, before the last words.
+pub fn stop() {
+    if let Some(bar) = BAR.get() {
+        bar.finish_and_clear();
+    }
+}
+
+/// Runs `write` while the bar is off the screen.
+pub fn pause(write: impl FnOnce()) {
+    match BAR.get() {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
+fn stdout_is_pipe() -> bool {
+    let stdout = io::stdout();
+    rustix::fs::fstat(stdout.as_fd()).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Fifo)
+}
+
+fn draw(started: Instant) {
+    let Some(bar) = BAR.get() else { return };
+    let total = TOTAL.load(Ordering::Relaxed);
+    if total > 0 {
+        bar.set_length(total);
+        bar.set_position(BYTES.load(Ordering::Relaxed));
+    }
+    bar.set_message(line(started.elapsed()));
+}
+
+fn line(elapsed: Duration) -> String {
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    describe(load(&SAMPLES), load(&BYTES), load(&TOTAL), elapsed)
+}
+
+/// `1200 samples, 400/s, 38.1 MB/s, 45 %, 0:12 left`
+fn describe(samples: u64, bytes: u64, total: u64, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64().max(0.001);
+    let rate = bytes as f64 / seconds;
+    let mut text = format!("{samples} samples, {:.0}/s, {}/s", samples as f64 / seconds, size::show(rate as u64));
+    if total > 0 && rate > 0.0 {
+        let left = (total.saturating_sub(bytes) as f64 / rate) as u64;
+        let percent = 100.0 * bytes as f64 / total as f64;
+        text += &format!(", {percent:.0} %, {}:{:02} left", left / 60, left % 60);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_has_rates_and_what_is_left() {
+        let elapsed = Duration::from_secs(10);
+        assert_eq!(describe(50, 2_000_000, 0, elapsed), "50 samples, 5/s, 200 kB/s");
+        assert_eq!(describe(50, 2_000_000, 8_000_000, elapsed), "50 samples, 5/s, 200 kB/s, 25 %, 0:30 left");
+    }
+}

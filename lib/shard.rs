@@ -1,0 +1,54 @@
+//! A shard on its way out: an archive in a sink.
+
+use anyhow::{Result, bail};
+
+use crate::archive::Writer;
+use crate::progress;
+use crate::sample::Sample;
+use crate::sink::{Options, Sink, Stored};
+use crate::stream::{Passing, Stream};
+
+/// An archive being written. It exists under its name only after [`Shard::finish`].
+pub struct Shard {
+    writer: Writer<Sink>,
+    last_key: String,
+}
+
+impl Shard {
+    /// Creates the archive.
+    pub fn create(name: &str, options: Options) -> Result<Self> {
+        Ok(Shard { writer: Writer::new(Sink::create(name, options)?), last_key: String::new() })
+    }
+
+    /// Bytes of archive so far, before compression.
+    pub fn bytes(&self) -> u64 {
+        self.writer.offset()
+    }
+
+    /// Writes a sample from memory.
+    pub fn write(&mut self, sample: &Sample) -> Result<()> {
+        self.begin(&sample.key, &sample.source)?;
+        Ok(sample.write(&mut self.writer)?)
+    }
+
+    /// Passes the current sample of a stream on; `each` is shown its members.
+    pub fn copy(&mut self, stream: &mut Stream, each: impl FnMut(Passing<'_>)) -> Result<()> {
+        self.begin(stream.key(), stream.name())?;
+        stream.copy(&mut self.writer, each)
+    }
+
+    /// Two samples in a row with one key would be read back as one.
+    fn begin(&mut self, key: &str, source: &str) -> Result<()> {
+        if key == self.last_key {
+            bail!("{source}: sample {key}: the sample before it has the same key (use tarcat --rekey '{{index:09}}')");
+        }
+        key.clone_into(&mut self.last_key);
+        progress::add_sample();
+        Ok(())
+    }
+
+    /// Ends the archive and makes it appear.
+    pub fn finish(self) -> Result<Stored> {
+        self.writer.finish()?.finish()
+    }
+}

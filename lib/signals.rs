@@ -1,0 +1,89 @@
+//! INT, TERM and HUP: children are ended, temporary files removed, and the process dies of
+//! the signal, so that a shell sees 128+N and stops its loop.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// What must not outlive the process.
+struct Guarded {
+    paths: BTreeSet<PathBuf>,
+    groups: BTreeSet<i32>,
+    ending: bool,
+}
+
+static GUARDED: Mutex<Guarded> = Mutex::new(Guarded { paths: BTreeSet::new(), groups: BTreeSet::new(), ending: false });
+
+fn guarded() -> MutexGuard<'static, Guarded> {
+    GUARDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts to listen. Called once, by `cli::main`.
+pub fn listen() -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            clean_up();
+            // Does not return: the default action of all three is to end the process.
+            _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    })?;
+    Ok(())
+}
+
+/// A temporary file or directory, removed when a signal ends the process. On every other way
+/// out its owner removes it.
+pub fn guard_path(path: &Path) {
+    guarded().paths.insert(path.to_owned());
+}
+
+/// The path was removed or renamed.
+pub fn release_path(path: &Path) {
+    guarded().paths.remove(path);
+}
+
+/// A child that leads a process group, ended when a signal ends the process.
+pub fn guard_group(leader: u32) {
+    let mut guarded = guarded();
+    guarded.groups.insert(leader as i32);
+    if guarded.ending {
+        end_group(leader, Signal::KILL);
+    }
+}
+
+/// The child was waited for.
+pub fn release_group(leader: u32) {
+    guarded().groups.remove(&(leader as i32));
+}
+
+/// Sends `signal` to a whole process group; one that is gone is no error.
+pub fn end_group(leader: u32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(leader as i32) {
+        _ = kill_process_group(pid, signal);
+    }
+}
+
+fn clean_up() {
+    let (groups, paths) = {
+        let mut guarded = guarded();
+        guarded.ending = true;
+        (guarded.groups.clone(), guarded.paths.clone())
+    };
+    for &leader in &groups {
+        end_group(leader as u32, Signal::TERM);
+    }
+    if !groups.is_empty() {
+        std::thread::sleep(Duration::from_millis(100)); // time to clean up after themselves
+    }
+    for &leader in &groups {
+        end_group(leader as u32, Signal::KILL);
+    }
+    for path in paths {
+        _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
+    }
+}

@@ -1,0 +1,118 @@
+//! A file that appears under its name only when it is whole.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSlice, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+
+use crate::signals;
+
+const PREFIX: &str = ".tarpipe-";
+const SUFFIX: &str = ".tmp";
+/// A temporary file of another host is garbage when nobody wrote to it for so long.
+const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+
+/// A file under a temporary name beside its target. Dropped before [`Temporary::commit`],
+/// it is removed.
+pub struct Temporary {
+    file: File,
+    path: PathBuf,
+    target: PathBuf,
+    committed: bool,
+}
+
+impl Temporary {
+    /// Creates the temporary file; folders on the way to it are made. A link is followed: what
+    /// it points to is replaced, not the link.
+    pub fn create(target: &Path) -> Result<Self> {
+        let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
+        let folder = folder_of(&target);
+        fs::create_dir_all(folder)?;
+        remove_garbage(folder);
+        let path = folder.join(format!("{PREFIX}{}{SUFFIX}", unique()));
+        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        signals::guard_path(&path);
+        // Says that we live. Where the file system has no locks, age decides.
+        _ = file.try_lock();
+        Ok(Temporary { file, path, target, committed: false })
+    }
+
+    /// Syncs the file and gives it its name.
+    pub fn commit(mut self) -> Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.path, &self.target).context("cannot rename the temporary file")?;
+        self.committed = true;
+        signals::release_path(&self.path);
+        // Not every file system can sync a folder; the rename itself has happened.
+        _ = File::open(folder_of(&self.target)).and_then(|folder| folder.sync_all());
+        Ok(())
+    }
+}
+
+impl Write for Temporary {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.file.write(buf)
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.file.write_vectored(bufs)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.committed {
+            _ = fs::remove_file(&self.path);
+            signals::release_path(&self.path);
+        }
+    }
+}
+
+fn folder_of(target: &Path) -> &Path {
+    target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Host, process and a number: no two live files share it, on a shared file system either.
+fn unique() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    format!("{}-{}-{}", host(), std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+fn host() -> String {
+    let uname = rustix::system::uname();
+    let name = uname.nodename().to_string_lossy();
+    name.chars().filter(|c| c.is_ascii_alphanumeric()).take(32).collect()
+}
+
+/// Removes what killed runs left in this folder; once a folder, for it is a listing.
+fn remove_garbage(folder: &Path) {
+    static CLEANED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    if !CLEANED.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned()) {
+        return;
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if name.starts_with(PREFIX) && name.ends_with(SUFFIX) && is_garbage(&entry.path(), name) {
+            _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Whoever wrote it is dead: its lock is free, and it ran on this host or long ago.
+fn is_garbage(path: &Path, name: &str) -> bool {
+    let ours = name[PREFIX.len()..].starts_with(&format!("{}-", host()));
+    let Ok(file) = File::open(path) else { return false };
+    let age = file.metadata().and_then(|found| found.modified()).map(|time| SystemTime::now().duration_since(time));
+    let old = matches!(age, Ok(Ok(age)) if age > ABANDONED);
+    (ours || old) && file.try_lock().is_ok()
+}

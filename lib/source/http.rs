@@ -1,0 +1,197 @@
+//! A download that survives dropped connections: it asks for the rest by range.
+
+use std::io::{self, Read};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use ureq::http::{Response, StatusCode, header};
+use ureq::{Agent, Body, BodyReader};
+
+use crate::messages;
+
+/// Attempts in a row that bring nothing before a download is given up.
+const ATTEMPTS: u32 = 6;
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// A connection that says nothing for so long is taken for dropped.
+const STALL: Duration = Duration::from_secs(60);
+
+/// The client that all sources and sinks share. Statuses are answers, not errors.
+pub(crate) fn agent() -> &'static Agent {
+    static AGENT: OnceLock<Agent> = OnceLock::new();
+    AGENT.get_or_init(|| {
+        let tls = ureq::tls::TlsConfig::builder().root_certs(ureq::tls::RootCerts::PlatformVerifier).build();
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(Duration::from_secs(20)))
+            .timeout_per_read(Some(STALL))
+            .timeout_per_write(Some(STALL))
+            .user_agent(concat!("tarpipe/", env!("CARGO_PKG_VERSION")))
+            .tls_config(tls)
+            .build();
+        config.into()
+    })
+}
+
+/// Whether asking again may help.
+fn is_transient(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::REQUEST_TIMEOUT
+}
+
+/// What the client says of a connection, without its own prefixes.
+pub(crate) fn transport_error(err: ureq::Error) -> String {
+    match err {
+        ureq::Error::Io(err) => err.to_string(),
+        err => err.to_string(),
+    }
+}
+
+/// The body of one URL, read as if nothing could interrupt it.
+pub(super) struct Download {
+    url: String,
+    body: BodyReader<'static>,
+    offset: u64,
+    total: Option<u64>,
+    /// Entity tag or date: says whether the rest is the rest of the same thing.
+    validator: Option<String>,
+    attempts: u32,
+}
+
+impl Download {
+    pub(super) fn start(url: &str) -> Result<Self> {
+        let mut attempts = 0;
+        let response = loop {
+            match ask(url, 0, None) {
+                Ok(response) => break response,
+                Err(Refusal::Final(err)) => return Err(err),
+                Err(Refusal::Passing(err, wait)) => pause(url, &mut attempts, err, wait)?,
+            }
+        };
+        let validator = validator(&response);
+        let total = response.body().content_length();
+        Ok(Download { url: url.into(), body: reader(response), offset: 0, total, validator, attempts: 0 })
+    }
+
+    /// Connects again where the last connection left off.
+    fn resume(&mut self, dropped: anyhow::Error) -> Result<()> {
+        pause(&self.url, &mut self.attempts, dropped, None)?;
+        loop {
+            match ask(&self.url, self.offset, self.validator.as_deref()) {
+                Ok(response) => return self.go_on_with(response),
+                Err(Refusal::Final(err)) => return Err(err),
+                Err(Refusal::Passing(err, wait)) => pause(&self.url, &mut self.attempts, err, wait)?,
+            }
+        }
+    }
+
+    fn go_on_with(&mut self, response: Response<Body>) -> Result<()> {
+        if validator(&response) != self.validator {
+            bail!("changed on the server while it was read");
+        }
+        let skip = if response.status() == StatusCode::PARTIAL_CONTENT {
+            if range_start(&response) != Some(self.offset) {
+                bail!("the server sent another range than the one asked for");
+            }
+            0
+        } else {
+            self.offset // a server without ranges: read past what we have
+        };
+        self.body = reader(response);
+        let skipped = io::copy(&mut (&mut self.body).take(skip), &mut io::sink())?;
+        if skipped < skip {
+            bail!("changed on the server while it was read");
+        }
+        Ok(())
+    }
+
+    /// The end of the body before the announced length is a dropped connection.
+    fn read_once(&mut self, buf: &mut [u8]) -> Result<usize> {
+        match self.body.read(buf) {
+            Ok(0) if !buf.is_empty() && self.total.is_some_and(|total| self.offset < total) => {
+                Err(anyhow!("the connection closed early"))
+            }
+            Ok(n) => Ok(n),
+            Err(err) => Err(anyhow!("{err}")),
+        }
+    }
+}
+
+impl Read for Download {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.read_once(buf) {
+                Ok(n) => {
+                    self.offset += n as u64;
+                    self.attempts = 0;
+                    return Ok(n);
+                }
+                Err(dropped) => self.resume(dropped).map_err(|err| io::Error::other(format!("{err:#}")))?,
+            }
+        }
+    }
+}
+
+enum Refusal {
+    Final(anyhow::Error),
+    Passing(anyhow::Error, Option<Duration>),
+}
+
+fn ask(url: &str, offset: u64, validator: Option<&str>) -> Result<Response<Body>, Refusal> {
+    let mut request = agent().get(url);
+    if offset > 0 {
+        request = request.header("Range", format!("bytes={offset}-"));
+        if let Some(validator) = validator {
+            request = request.header("If-Range", validator);
+        }
+    }
+    let response = match request.call() {
+        Ok(response) => response,
+        Err(err @ (ureq::Error::BadUri(_) | ureq::Error::TooManyRedirects)) => {
+            return Err(Refusal::Final(anyhow!(transport_error(err))));
+        }
+        Err(err) => return Err(Refusal::Passing(anyhow!(transport_error(err)), None)),
+    };
+    let status = response.status();
+    if status.is_success() {
+        Ok(response)
+    } else if is_transient(status) {
+        Err(Refusal::Passing(anyhow!("the server answers {status}"), retry_after(&response)))
+    } else {
+        Err(Refusal::Final(anyhow!("the server answers {status}")))
+    }
+}
+
+/// Waits before the next attempt, or gives up with the last error.
+fn pause(url: &str, attempts: &mut u32, err: anyhow::Error, asked: Option<Duration>) -> Result<()> {
+    *attempts += 1;
+    if *attempts >= ATTEMPTS {
+        return Err(err.context(format!("given up after {ATTEMPTS} attempts")));
+    }
+    messages::detail(&format!("{url}: {err}; trying again"));
+    let backed_off = FIRST_WAIT * 2_u32.pow(*attempts - 1);
+    std::thread::sleep(asked.unwrap_or(backed_off).min(LONGEST_WAIT));
+    Ok(())
+}
+
+fn reader(response: Response<Body>) -> BodyReader<'static> {
+    response.into_body().into_with_config().limit(u64::MAX).reader()
+}
+
+fn text(response: &Response<Body>, name: header::HeaderName) -> Option<&str> {
+    response.headers().get(name)?.to_str().ok()
+}
+
+/// A strong entity tag, or else the date.
+fn validator(response: &Response<Body>) -> Option<String> {
+    let tag = text(response, header::ETAG).filter(|tag| !tag.starts_with("W/"));
+    tag.or_else(|| text(response, header::LAST_MODIFIED)).map(str::to_owned)
+}
+
+fn retry_after(response: &Response<Body>) -> Option<Duration> {
+    text(response, header::RETRY_AFTER)?.trim().parse().ok().map(Duration::from_secs)
+}
+
+fn range_start(response: &Response<Body>) -> Option<u64> {
+    text(response, header::CONTENT_RANGE)?.strip_prefix("bytes ")?.split('-').next()?.parse().ok()
+}

@@ -1,0 +1,163 @@
+//! Names that can be read: one place opens them all.
+//!
+//! `-` is stdin; `pipe:COMMAND` the output of a shell command; `http://` and `https://` are
+//! fetched, and resumed when the connection drops; any `SCHEME://` is handed to the command in
+//! `GOPEN_<SCHEME>`, where `{}` stands for the name; all else is a path.
+
+mod http;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+
+use anyhow::{Context, Result, bail};
+
+use crate::compression;
+use crate::process::{Process, quote};
+use crate::progress;
+
+pub(crate) use http::{agent, transport_error};
+
+/// Pipes are made this large where the kernel grants it: fewer switches between stages.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// Opens a name for reading, decompressed.
+pub fn open(name: &str) -> Result<Box<dyn Read + Send>> {
+    Ok(compression::decoder(open_raw(name)?)?)
+}
+
+/// Opens a name for reading, as it is stored.
+pub fn open_raw(name: &str) -> Result<Box<dyn Read + Send>> {
+    Ok(Box::new(progress::Counted(open_uncounted(name)?)))
+}
+
+fn open_uncounted(name: &str) -> Result<Box<dyn Read + Send>> {
+    if name == "-" {
+        return stdin();
+    }
+    if let Some(script) = name.strip_prefix("pipe:") {
+        return Ok(Box::new(Piped::start(script)?));
+    }
+    if let Some(script) = command_for("GOPEN", name) {
+        return Ok(Box::new(Piped::start(&script)?));
+    }
+    match scheme(name) {
+        Some("http" | "https") => Ok(Box::new(http::Download::start(name)?)),
+        Some(scheme) if scheme != "file" => bail!(no_client("GOPEN", scheme)),
+        _ => Ok(Box::new(open_file(path_of(name))?)),
+    }
+}
+
+/// How many bytes the name holds as stored, where that costs nothing to know.
+pub fn stored_bytes(name: &str) -> Option<u64> {
+    if name == "-" {
+        let stdin = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
+        return stdin.metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
+    }
+    let found = std::fs::metadata(path_of(name)).ok()?;
+    found.is_file().then(|| found.len())
+}
+
+/// What messages call a source.
+pub fn display(name: &str) -> String {
+    if name == "-" { "stdin".into() } else { name.into() }
+}
+
+/// The part before `://`, or `file` for `file:PATH`.
+pub fn scheme(name: &str) -> Option<&str> {
+    if name.starts_with("file:") {
+        return Some("file");
+    }
+    let (scheme, _) = name.split_once("://")?;
+    let plain = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    (plain && !scheme.is_empty()).then_some(scheme)
+}
+
+/// The path behind a plain name or a `file:` name.
+pub fn path_of(name: &str) -> &str {
+    match name.strip_prefix("file:") {
+        Some(rest) => rest.strip_prefix("//").filter(|path| path.starts_with('/')).unwrap_or(rest),
+        None => name,
+    }
+}
+
+/// The command that the environment names for this scheme, with the name put in.
+pub(crate) fn command_for(variable: &str, name: &str) -> Option<String> {
+    let scheme = scheme(name)?.to_ascii_uppercase().replace(['+', '-', '.'], "_");
+    let command = std::env::var(format!("{variable}_{scheme}")).ok()?;
+    Some(command.replace("{url}", &quote(name)).replace("{}", &quote(name)))
+}
+
+pub(crate) fn no_client(variable: &str, scheme: &str) -> String {
+    let variable = format!("{variable}_{}", scheme.to_ascii_uppercase());
+    format!("no client for {scheme}:// (set {variable} to a command, with {{}} for the name)")
+}
+
+fn stdin() -> Result<Box<dyn Read + Send>> {
+    let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    widen_pipe(&stdin);
+    Ok(Box::new(stdin))
+}
+
+fn open_file(path: &str) -> Result<File> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() {
+        bail!("is a directory");
+    }
+    Ok(file)
+}
+
+/// Asks for a larger buffer if this is a pipe. Refusal costs only speed.
+pub(crate) fn widen_pipe(pipe: impl AsFd) {
+    _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
+}
+
+/// The output of a command. Its exit status is part of reading it to the end.
+struct Piped {
+    stdout: std::process::ChildStdout,
+    process: Option<Process>,
+}
+
+impl Piped {
+    fn start(script: &str) -> Result<Self> {
+        let (process, stdout) = Process::reading(script).context("pipe:")?;
+        widen_pipe(&stdout);
+        Ok(Piped { stdout, process: Some(process) })
+    }
+}
+
+impl Read for Piped {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.stdout.read(buf)?;
+        if n == 0 && !buf.is_empty() {
+            if let Some(process) = self.process.take() {
+                process.wait().map_err(|err| io::Error::other(format!("{err:#}")))?;
+            }
+        }
+        Ok(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemes_are_told_from_paths() {
+        assert_eq!(scheme("http://h/x"), Some("http"));
+        assert_eq!(scheme("file:/x"), Some("file"));
+        assert_eq!(scheme("a/b://c"), None);
+        assert_eq!(scheme("plain.tar"), None);
+        assert_eq!(path_of("file:///a/b"), "/a/b");
+        assert_eq!(path_of("file:a/b"), "a/b");
+        assert_eq!(path_of("a/b"), "a/b");
+    }
+
+    #[test]
+    fn a_failing_command_is_an_error_even_after_its_last_byte() {
+        let mut bytes = Vec::new();
+        let err = open_raw("pipe:printf abc; exit 3").unwrap().read_to_end(&mut bytes).unwrap_err();
+        assert_eq!(bytes, b"abc");
+        assert_eq!(err.to_string(), "the command failed with exit status 3");
+    }
+}

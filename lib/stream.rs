@@ -1,0 +1,212 @@
+//! Samples off one archive: members grouped by key, in order, without reading ahead of
+//! what is asked for.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, bail};
+
+use crate::archive::{Entry, Fault, Kind, Reader, Writer};
+use crate::messages;
+use crate::name;
+use crate::report::Tally;
+use crate::sample::{Member, Sample};
+use crate::source;
+
+/// The head of a sample: what is known before its data is read.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// The key that its members share.
+    pub key: String,
+    /// Where its first member's header stands in the stream.
+    pub offset: u64,
+    /// Modification time of its first member.
+    pub mtime: u64,
+}
+
+/// The samples of one archive. After [`Stream::next`] the sample is read by one of
+/// [`Stream::load`], [`Stream::copy`] or [`Stream::visit`]; if by none, it is skipped.
+pub struct Stream {
+    name: Arc<str>,
+    reader: Reader,
+    /// The member whose data stands next in the reader: the first of a sample.
+    pending: Option<(Entry, String, String)>,
+    /// Fields seen in the current sample, in lower case.
+    fields: Vec<String>,
+    key: String,
+    tally: Tally,
+}
+
+/// A member on its way past.
+pub struct Passing<'a> {
+    /// What follows the key and the dot in its name.
+    pub field: &'a str,
+    /// Its header.
+    pub entry: &'a Entry,
+    /// Where its data stands: in the output for [`Stream::copy`], in the input for [`Stream::visit`].
+    pub data_offset: u64,
+}
+
+impl Stream {
+    /// Opens a source, decompressed, as a stream of samples.
+    pub fn open(name: &str, ignore_eof: bool) -> Result<Self> {
+        let input = source::open(name).map_err(|err| err.context(source::display(name)))?;
+        Ok(Stream::new(name, Reader::new(input, ignore_eof)))
+    }
+
+    /// The samples of an archive; `name` is what messages call it.
+    pub fn new(name: &str, reader: Reader) -> Self {
+        Stream {
+            name: source::display(name).into(),
+            reader,
+            pending: None,
+            fields: Vec::new(),
+            key: String::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// What messages call this stream.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The key of the current sample; empty when it has been read.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What was left out so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Bytes read so far.
+    pub fn offset(&self) -> u64 {
+        self.reader.offset()
+    }
+
+    /// The next sample's head; None after the last.
+    #[allow(clippy::should_implement_trait, reason = "it can fail, and lends the stream to the sample")]
+    pub fn next(&mut self) -> Result<Option<Head>> {
+        while self.next_member()?.is_some() {}
+        if self.pending.is_none() {
+            self.pending = self.next_fit()?;
+        }
+        self.fields.clear();
+        Ok(self.pending.as_ref().map(|(entry, key, _)| {
+            self.key.clone_from(key);
+            Head { key: key.clone(), offset: entry.offset, mtime: entry.mtime }
+        }))
+    }
+
+    /// Reads the current sample into memory; None, read past and counted as `too_large`, when
+    /// it holds more than `limit` bytes.
+    pub fn load(&mut self, head: Head, limit: u64) -> Result<Option<Sample>> {
+        let source = Arc::clone(&self.name);
+        let mut sample = Sample { key: head.key, mtime: head.mtime, source, members: Vec::new() };
+        let mut total = 0;
+        while let Some((entry, field)) = self.next_member()? {
+            self.refuse_twice(&entry, &field)?;
+            total += entry.size;
+            if total > limit {
+                self.tally.fail("too_large");
+                messages::detail(&format!("{}: {}: larger than {limit} bytes", self.name, sample.key));
+                return Ok(None);
+            }
+            let data = self.reader.read_data().map_err(|fault| self.broken(fault))?;
+            let header = Some(entry.header).filter(|blocks| !blocks.is_empty());
+            sample.members.push(Member { field, data, header });
+        }
+        Ok(Some(sample))
+    }
+
+    /// Passes the current sample on to `out` without holding it.
+    pub fn copy<W: Write>(&mut self, out: &mut Writer<W>, mut each: impl FnMut(Passing<'_>)) -> Result<()> {
+        while let Some((entry, field)) = self.next_member()? {
+            self.refuse_twice(&entry, &field)?;
+            if entry.header.is_empty() {
+                out.new_header(&format!("{}.{field}", self.key), entry.size, entry.mtime)?;
+            } else {
+                out.raw_header(&entry.header)?;
+            }
+            each(Passing { field: &field, entry: &entry, data_offset: out.offset() });
+            self.reader.copy_data(out).map_err(|err| match err.downcast::<Fault>() {
+                Ok(fault) => self.broken(fault),
+                Err(err) => err,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Reads past the current sample and shows each member's header. Unlike the other two it
+    /// lets a field stand twice: whoever only looks can say so better.
+    pub fn visit(&mut self, mut each: impl FnMut(Passing<'_>)) -> Result<()> {
+        while let Some((entry, field)) = self.next_member()? {
+            each(Passing { field: &field, entry: &entry, data_offset: self.reader.offset() });
+        }
+        Ok(())
+    }
+
+    /// The next member of the current sample.
+    fn next_member(&mut self) -> Result<Option<(Entry, String)>> {
+        if self.pending.is_none() && !self.key.is_empty() {
+            self.pending = self.next_fit()?;
+        }
+        match self.pending.take() {
+            Some((entry, key, field)) if key == self.key => Ok(Some((entry, field))),
+            other => {
+                self.pending = other;
+                self.key.clear();
+                Ok(None)
+            }
+        }
+    }
+
+    /// The next member that is part of a sample.
+    fn next_fit(&mut self) -> Result<Option<(Entry, String, String)>> {
+        loop {
+            let Some(entry) = self.reader.next_entry().map_err(|fault| self.broken(fault))? else {
+                return Ok(None);
+            };
+            if entry.kind != Kind::File {
+                self.leave_out(&entry, entry.kind.code(), "not a regular file", true);
+                continue;
+            }
+            match name::split(&entry.path) {
+                Ok((key, field)) => {
+                    let (key, field) = (key.to_owned(), field.to_owned());
+                    return Ok(Some((entry, key, field)));
+                }
+                Err(unfit) => self.leave_out(&entry, unfit.code(), &unfit.to_string(), unfit.is_harmless()),
+            }
+        }
+    }
+
+    fn leave_out(&mut self, entry: &Entry, code: &'static str, why: &str, harmless: bool) {
+        if harmless {
+            self.tally.drop(code)
+        } else {
+            self.tally.fail(code)
+        }
+        let path = String::from_utf8_lossy(&entry.path);
+        messages::detail(&format!("{}: byte {}: {path}: left out: {why}", self.name, entry.offset));
+    }
+
+    /// Loaders fold the case of fields, so two that differ only there are one for them.
+    fn refuse_twice(&mut self, entry: &Entry, field: &str) -> Result<()> {
+        let folded = field.to_ascii_lowercase();
+        if self.fields.contains(&folded) {
+            let what = format!("sample {}: field {field} stands twice", self.key);
+            bail!(
+                anyhow!(Fault { offset: entry.offset, code: "duplicate_field", what }).context(Arc::clone(&self.name))
+            );
+        }
+        self.fields.push(folded);
+        Ok(())
+    }
+
+    fn broken(&self, fault: Fault) -> anyhow::Error {
+        anyhow!(fault).context(Arc::clone(&self.name))
+    }
+}
