@@ -38,11 +38,11 @@ impl Index {
     }
 }
 
-/// The name of a shard's DALI index: `a.b.tar` has `a.idx`, as DALI's own wds2idx names it.
-pub fn dali_name(shard: &str) -> String {
+/// The name of what stands beside a shard: `a.b.tar` has `a.idx`, as DALI's own wds2idx names it.
+pub fn sidecar(shard: &str, suffix: &str) -> String {
     let base_at = shard.rfind('/').map_or(0, |slash| slash + 1);
     let dot = shard[base_at..].find('.').map_or(shard.len(), |dot| base_at + dot);
-    format!("{}.idx", &shard[..dot])
+    format!("{}.{suffix}", &shard[..dot])
 }
 
 /// One shard as an entry of a WIDS index.
@@ -60,9 +60,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indexes_are_named_after_their_shards() {
-        assert_eq!(dali_name("a/b-0001.tar"), "a/b-0001.idx");
-        assert_eq!(dali_name("a.d/b.tar.gz"), "a.d/b.idx");
-        assert_eq!(dali_name("plain"), "plain.idx");
+    fn sidecars_are_named_after_their_shards() {
+        assert_eq!(sidecar("a/b-0001.tar", "idx"), "a/b-0001.idx");
+        assert_eq!(sidecar("a.d/b.tar.gz", "stats.json"), "a.d/b.stats.json");
+        assert_eq!(sidecar("plain", "idx"), "plain.idx");
     }
 }

@@ -11,7 +11,7 @@ impl Random {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,12 +21,12 @@ impl Random {
 
     /// A number below `n`, which is not 0.
     pub fn below(&mut self, n: usize) -> usize {
-        ((u128::from(self.next()) * n as u128) >> 64) as usize
+        ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
     /// A number from 0 up to 1.
     pub fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Puts `items` in random order.
@@ -45,7 +45,7 @@ mod tests {
     fn a_seed_gives_the_same_order_for_ever() {
         let mut items: Vec<u8> = (0..8).collect();
         Random::new(7).shuffle(&mut items);
-        assert_eq!(Random::new(0).next(), 0xe220_a839_7b1d_cdaf); // the published first value
+        assert_eq!(Random::new(0).bits(), 0xe220_a839_7b1d_cdaf); // the published first value
         let mut again: Vec<u8> = (0..8).collect();
         Random::new(7).shuffle(&mut again);
         assert_eq!(items, again);

@@ -49,6 +49,11 @@ impl Tally {
         self.failed.values().sum()
     }
 
+    /// How many members were no part of a sample.
+    pub fn count_dropped(&self) -> u64 {
+        self.dropped.values().sum()
+    }
+
     /// Whether anything was left out.
     pub fn is_clean(&self) -> bool {
         self.dropped.is_empty() && self.failed.is_empty()

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::archive::Writer;
+use crate::archive::{BLOCK, Writer};
 use crate::progress;
 use crate::sample::Sample;
 use crate::sink::{Options, Sink, Stored};
@@ -20,9 +20,9 @@ impl Shard {
         Ok(Shard { writer: Writer::new(Sink::create(name, options)?), last_key: String::new() })
     }
 
-    /// Bytes of archive so far, before compression.
+    /// Bytes of the archive if it were finished now, before compression.
     pub fn bytes(&self) -> u64 {
-        self.writer.offset()
+        self.writer.offset() + 2 * BLOCK as u64
     }
 
     /// Writes a sample from memory.

@@ -18,7 +18,7 @@ impl Slice {
 
     /// Whether the slice takes this position.
     pub fn has(&self, position: u64) -> bool {
-        (self.lo..self.hi).contains(&position) && (position - self.lo) % self.step == 0
+        (self.lo..self.hi).contains(&position) && (position - self.lo).is_multiple_of(self.step)
     }
 
     /// Whether the slice takes nothing from this position on.

@@ -35,6 +35,22 @@ pub struct Stream {
     fields: Vec<String>,
     key: String,
     tally: Tally,
+    observer: Option<Observer>,
+}
+
+/// Is told of every member that is left out.
+pub type Observer = Box<dyn FnMut(&LeftOut<'_>) + Send>;
+
+/// A member that is no part of any sample.
+pub struct LeftOut<'a> {
+    /// Its header.
+    pub entry: &'a Entry,
+    /// The reason code.
+    pub code: &'static str,
+    /// The reason in words.
+    pub why: &'a str,
+    /// Whether it was never meant to be part of a sample.
+    pub harmless: bool,
 }
 
 /// A member on its way past.
@@ -63,7 +79,13 @@ impl Stream {
             fields: Vec::new(),
             key: String::new(),
             tally: Tally::default(),
+            observer: None,
         }
+    }
+
+    /// Has `observer` told of what is left out, besides the count.
+    pub fn observe(&mut self, observer: Observer) {
+        self.observer = Some(observer);
     }
 
     /// What messages call this stream.
@@ -170,7 +192,8 @@ impl Stream {
                 return Ok(None);
             };
             if entry.kind != Kind::File {
-                self.leave_out(&entry, entry.kind.code(), "not a regular file", true);
+                let code = entry.kind.code();
+                self.leave_out(&LeftOut { entry: &entry, code, why: "it is not a regular file", harmless: true });
                 continue;
             }
             match name::split(&entry.path) {
@@ -178,19 +201,28 @@ impl Stream {
                     let (key, field) = (key.to_owned(), field.to_owned());
                     return Ok(Some((entry, key, field)));
                 }
-                Err(unfit) => self.leave_out(&entry, unfit.code(), &unfit.to_string(), unfit.is_harmless()),
+                Err(unfit) => {
+                    let (code, why, harmless) = (unfit.code(), unfit.to_string(), unfit.is_harmless());
+                    self.leave_out(&LeftOut { entry: &entry, code, why: &why, harmless });
+                }
             }
         }
     }
 
-    fn leave_out(&mut self, entry: &Entry, code: &'static str, why: &str, harmless: bool) {
-        if harmless {
+    fn leave_out(&mut self, left_out: &LeftOut<'_>) {
+        let LeftOut { entry, code, why, harmless } = left_out;
+        if *harmless {
             self.tally.drop(code)
         } else {
             self.tally.fail(code)
         }
-        let path = String::from_utf8_lossy(&entry.path);
-        messages::detail(&format!("{}: byte {}: {path}: left out: {why}", self.name, entry.offset));
+        match &mut self.observer {
+            Some(observer) => observer(left_out),
+            None => {
+                let path = String::from_utf8_lossy(&entry.path);
+                messages::detail(&format!("{}: byte {}: {path}: left out: {why}", self.name, entry.offset));
+            }
+        }
     }
 
     /// Loaders fold the case of fields, so two that differ only there are one for them.

@@ -1,1 +1,15 @@
+//! One integration binary over the real tools: every test runs them as a user would.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should say where")]
+
+mod support;
+
+mod contracts;
+mod formats;
+mod hostile;
+mod http;
+mod kills;
+mod manual;
+mod tarcat;
+mod tarcheck;
+mod tarsplit;

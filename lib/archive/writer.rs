@@ -28,9 +28,9 @@ impl<W: Write> Writer<W> {
         Writer { out, gathered: Vec::with_capacity(GATHER + LARGE), offset: 0, in_member: 0 }
     }
 
-    /// Bytes written so far, gathered ones included.
+    /// Where the next header or the data of a header just written goes.
     pub fn offset(&self) -> u64 {
-        self.offset
+        self.offset + padding(self.in_member) as u64
     }
 
     /// Begins a member with header blocks that were read from another archive.

@@ -30,13 +30,57 @@ pub struct Compression {
     level: u32,
 }
 
-/// Names, file suffixes, default and highest levels, and magic numbers.
-const FORMATS: [(Format, &str, &[&str], u32, u32, &[u8]); 5] = [
-    (Format::Gzip, "gzip", &[".gz", ".tgz"], 6, 9, &[0x1f, 0x8b]),
-    (Format::Zstd, "zstd", &[".zst", ".tzst"], 3, 22, &[0x28, 0xb5, 0x2f, 0xfd]),
-    (Format::Xz, "xz", &[".xz", ".txz"], 6, 9, &[0xfd, b'7', b'z', b'X', b'Z', 0]),
-    (Format::Bzip2, "bzip2", &[".bz2", ".tbz2", ".tbz"], 9, 9, b"BZh"),
-    (Format::Lz4, "lz4", &[".lz4"], 1, 1, &[0x04, 0x22, 0x4d, 0x18]),
+/// What is known of a format.
+struct Known {
+    format: Format,
+    name: &'static str,
+    suffixes: &'static [&'static str],
+    usual_level: u32,
+    highest_level: u32,
+    magic: &'static [u8],
+}
+
+const KNOWN: [Known; 5] = [
+    Known {
+        format: Format::Gzip,
+        name: "gzip",
+        suffixes: &[".gz", ".tgz"],
+        usual_level: 6,
+        highest_level: 9,
+        magic: &[0x1f, 0x8b],
+    },
+    Known {
+        format: Format::Zstd,
+        name: "zstd",
+        suffixes: &[".zst", ".tzst"],
+        usual_level: 3,
+        highest_level: 22,
+        magic: &[0x28, 0xb5, 0x2f, 0xfd],
+    },
+    Known {
+        format: Format::Xz,
+        name: "xz",
+        suffixes: &[".xz", ".txz"],
+        usual_level: 6,
+        highest_level: 9,
+        magic: &[0xfd, b'7', b'z', b'X', b'Z', 0],
+    },
+    Known {
+        format: Format::Bzip2,
+        name: "bzip2",
+        suffixes: &[".bz2", ".tbz2", ".tbz"],
+        usual_level: 9,
+        highest_level: 9,
+        magic: b"BZh",
+    },
+    Known {
+        format: Format::Lz4,
+        name: "lz4",
+        suffixes: &[".lz4"],
+        usual_level: 1,
+        highest_level: 1,
+        magic: &[0x04, 0x22, 0x4d, 0x18],
+    },
 ];
 
 impl Compression {
@@ -47,10 +91,8 @@ impl Compression {
 
     /// What the suffix of a name asks for.
     pub fn by_suffix(name: &str) -> Option<Self> {
-        FORMATS.iter().find_map(|(format, _, suffixes, level, ..)| {
-            let hit = suffixes.iter().any(|suffix| name.ends_with(suffix));
-            hit.then_some(Compression { format: *format, level: *level })
-        })
+        let known = KNOWN.iter().find(|known| known.suffixes.iter().any(|suffix| name.ends_with(suffix)))?;
+        Some(Compression { format: known.format, level: known.usual_level })
     }
 
     /// Wraps `out` so that what is written is compressed, by up to `threads` threads where
@@ -79,15 +121,15 @@ impl FromStr for Compression {
 
     fn from_str(text: &str) -> Result<Self> {
         let (name, level) = text.split_once(':').map_or((text, None), |(name, level)| (name, Some(level)));
-        let Some((format, _, _, usual, highest, _)) = FORMATS.iter().find(|format| format.1 == name) else {
+        let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
             bail!("unknown format '{name}' (known: gzip, zstd, xz, bzip2, lz4)");
         };
         let level = match level.map(str::parse) {
-            None => *usual,
-            Some(Ok(level)) if (1..=*highest).contains(&level) => level,
-            Some(_) => bail!("the level of {name} is a number from 1 to {highest}"),
+            None => known.usual_level,
+            Some(Ok(level)) if (1..=known.highest_level).contains(&level) => level,
+            Some(_) => bail!("the level of {name} is a number from 1 to {}", known.highest_level),
         };
-        Ok(Compression { format: *format, level })
+        Ok(Compression { format: known.format, level })
     }
 }
 
@@ -139,7 +181,7 @@ impl<W: Write + Send + 'static> Write for Encoder<W> {
 pub fn decoder(mut input: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     let mut magic = Vec::with_capacity(6);
     (&mut input).take(6).read_to_end(&mut magic)?;
-    let format = FORMATS.iter().find(|format| magic.starts_with(format.5)).map(|format| format.0);
+    let format = KNOWN.iter().find(|known| magic.starts_with(known.magic)).map(|known| known.format);
     let whole = Cursor::new(magic).chain(input);
     let Some(format) = format else { return Ok(Box::new(whole)) };
     let whole = BufReader::with_capacity(64 * 1024, whole);

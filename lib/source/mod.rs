@@ -55,7 +55,7 @@ pub fn stored_bytes(name: &str) -> Option<u64> {
         return stdin.metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
     }
     let found = std::fs::metadata(path_of(name)).ok()?;
-    found.is_file().then(|| found.len())
+    found.is_file().then_some(found.len())
 }
 
 /// What messages call a source.
@@ -129,10 +129,9 @@ impl Piped {
 impl Read for Piped {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.stdout.read(buf)?;
-        if n == 0 && !buf.is_empty() {
-            if let Some(process) = self.process.take() {
-                process.wait().map_err(|err| io::Error::other(format!("{err:#}")))?;
-            }
+        let at_end = n == 0 && !buf.is_empty();
+        if let Some(process) = self.process.take_if(|_| at_end) {
+            process.wait().map_err(|err| io::Error::other(format!("{err:#}")))?;
         }
         Ok(n)
     }

@@ -1,0 +1,168 @@
+//! What the tests have in common: running tools and pipelines, making and reading archives.
+
+pub mod archives;
+pub mod server;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Output, Stdio};
+
+pub use archives::{Archive, members, names};
+pub use tempfile::TempDir;
+
+/// The tools that read a stream of samples on stdin and write one to stdout.
+pub const FILTERS: [&str; 1] = ["tarcat"];
+/// All tools.
+pub const TOOLS: [&str; 3] = ["tarcat", "tarcheck", "tarsplit"];
+
+/// Where a tool's binary is.
+pub fn tool(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_tarcat")).with_file_name(name)
+}
+
+/// A folder that goes away with the test.
+pub fn dir() -> TempDir {
+    tempfile::Builder::new().prefix("tarpipe-test-").tempdir().unwrap()
+}
+
+/// A command about to run.
+pub struct Run {
+    command: Command,
+    stdin: Vec<u8>,
+}
+
+/// A tool about to run with these arguments.
+pub fn run<S: AsRef<str>>(name: &str, args: impl IntoIterator<Item = S>) -> Run {
+    let mut command = Command::new(tool(name));
+    command.args(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+    Run { command, stdin: Vec::new() }
+}
+
+/// A tool about to run with arguments separated by spaces.
+pub fn words(name: &str, args: &str) -> Run {
+    run(name, args.split_whitespace())
+}
+
+/// A bash script about to run, with the tools on its PATH.
+pub fn bash(script: &str) -> Run {
+    let mut command = Command::new("bash");
+    let path = std::env::var("PATH").unwrap();
+    command.args(["-o", "pipefail", "-c", script]);
+    command.env("PATH", format!("{}:{path}", tool("x").parent().unwrap().display()));
+    Run { command, stdin: Vec::new() }
+}
+
+impl Run {
+    /// Feeds these bytes to stdin.
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = bytes.into();
+        self
+    }
+
+    /// Runs in this folder.
+    pub fn cwd(mut self, folder: impl AsRef<Path>) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// The bare command, for tests that hold it by the hand.
+    pub fn into_command(self) -> Command {
+        self.command
+    }
+
+    /// Runs to the end.
+    pub fn done(mut self) -> Done {
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let bytes = self.stdin;
+        // A tool may leave before it has read everything.
+        let feeder = std::thread::spawn(move || _ = stdin.write_all(&bytes));
+        let output = child.wait_with_output().unwrap();
+        feeder.join().unwrap();
+        Done { shown: format!("{:?}", self.command), output }
+    }
+
+    /// Runs to the end, which must be a silent success; gives stdout.
+    pub fn ok(self) -> Vec<u8> {
+        self.done().status(0).stderr("").stdout()
+    }
+
+    /// Runs to the end, which must be a failure that says exactly this.
+    pub fn fails(self, status: i32, stderr: &str) -> Done {
+        self.done().status(status).stderr(stderr)
+    }
+}
+
+/// A command that has run.
+pub struct Done {
+    shown: String,
+    output: Output,
+}
+
+impl Done {
+    /// Demands an exit status, 128+N for death by signal N.
+    #[track_caller]
+    pub fn status(self, expected: i32) -> Self {
+        assert_eq!(status(self.output.status), expected, "{}", self.show());
+        self
+    }
+
+    /// Demands exactly this on stderr; a last newline is not needed.
+    #[track_caller]
+    pub fn stderr(self, expected: &str) -> Self {
+        let got = self.stderr_text();
+        assert_eq!(got.trim_end_matches('\n'), expected, "{}", self.show());
+        self
+    }
+
+    /// Demands that stderr holds this.
+    #[track_caller]
+    pub fn stderr_has(self, part: &str) -> Self {
+        assert!(self.stderr_text().contains(part), "no {part:?} in stderr\n{}", self.show());
+        self
+    }
+
+    pub fn stderr_text(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    pub fn stdout(self) -> Vec<u8> {
+        self.output.stdout
+    }
+
+    pub fn stdout_text(self) -> String {
+        String::from_utf8(self.output.stdout).unwrap()
+    }
+
+    /// What a failed assertion prints.
+    fn show(&self) -> String {
+        let mut text = format!("command: {}\nstatus: {}\n", self.shown, self.output.status);
+        _ = writeln!(text, "stderr: {}", self.stderr_text());
+        match archives::try_members(&self.output.stdout) {
+            Ok(members) => members.iter().for_each(|m| _ = writeln!(text, "member: {} ({} bytes)", m.0, m.1.len())),
+            Err(_) => _ = writeln!(text, "stdout: {} bytes", self.output.stdout.len()),
+        }
+        text
+    }
+}
+
+/// An exit status as a shell shows it.
+pub fn status(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+/// The names in a folder, sorted.
+pub fn list(folder: impl AsRef<Path>) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}

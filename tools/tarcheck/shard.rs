@@ -1,0 +1,200 @@
+//! The check of one shard, from its first byte to its last.
+
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use tarpipe::archive::{Fault, Reader};
+use tarpipe::compression;
+use tarpipe::digest::Digest;
+use tarpipe::index::Index;
+use tarpipe::progress;
+use tarpipe::source;
+use tarpipe::stream::{Head, Stream};
+
+use crate::keys::{Entry, Ledger};
+use crate::verdict::{Finding, Verdict};
+
+/// Keys are handed to the ledger in batches of this size.
+const BATCH: usize = 4096;
+
+/// What is looked at.
+pub struct Checks {
+    pub required: Vec<String>,
+    pub ignore_eof: bool,
+    pub keys: bool,
+    pub index: bool,
+    pub digest: bool,
+    pub show: usize,
+}
+
+/// Checks a shard. Whatever is wrong with it is in the verdict; an error is one of ours.
+pub fn check(number: usize, name: &str, checks: &Checks, ledger: &Mutex<Ledger>) -> Result<Verdict> {
+    let stored = Stored::default();
+    let mut verdict = match open(name, &stored, checks) {
+        Ok(stream) => Inspection::new(number, stream, checks).run(ledger)?,
+        Err(err) => {
+            let mut verdict = Verdict::default();
+            let what = format!("{err:#}");
+            verdict.add(Finding { code: "unreadable", offset: 0, sample: None, what }, checks.show);
+            verdict
+        }
+    };
+    verdict.shard = source::display(name);
+    (verdict.stored_bytes, verdict.sha256) = stored.take();
+    Ok(verdict)
+}
+
+fn open(name: &str, stored: &Stored, checks: &Checks) -> Result<Stream> {
+    let raw = stored.watch(source::open_raw(name)?, checks.digest);
+    Ok(Stream::new(name, Reader::new(compression::decoder(Box::new(raw))?, checks.ignore_eof)))
+}
+
+/// A shard half-way through.
+struct Inspection<'a> {
+    number: usize,
+    stream: Stream,
+    checks: &'a Checks,
+    verdict: Verdict,
+    hostile: Arc<Mutex<Vec<Finding>>>,
+    index: Option<Index>,
+    keys: Vec<Entry>,
+}
+
+impl<'a> Inspection<'a> {
+    fn new(number: usize, mut stream: Stream, checks: &'a Checks) -> Self {
+        let hostile = Arc::new(Mutex::new(Vec::new()));
+        let (findings, show) = (Arc::clone(&hostile), checks.show);
+        stream.observe(Box::new(move |left_out| {
+            let mut findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
+            if !left_out.harmless && findings.len() < show {
+                let path = String::from_utf8_lossy(&left_out.entry.path);
+                let what = format!("member {path}: {}", left_out.why);
+                findings.push(Finding { code: left_out.code, offset: left_out.entry.offset, sample: None, what });
+            }
+        }));
+        let index = checks.index.then(Index::default);
+        Inspection { number, stream, checks, verdict: Verdict::default(), hostile, index, keys: Vec::new() }
+    }
+
+    fn run(mut self, ledger: &Mutex<Ledger>) -> Result<Verdict> {
+        loop {
+            match self.next_sample() {
+                Ok(Some(head)) => self.note_key(&head, ledger)?,
+                Ok(None) => break,
+                Err(err) => {
+                    self.add(broken(&err));
+                    break;
+                }
+            }
+        }
+        ledger.lock().unwrap_or_else(PoisonError::into_inner).take(&mut self.keys)?;
+        self.verdict.bytes = self.stream.offset();
+        self.verdict.dropped = self.stream.tally().count_dropped();
+        self.verdict.faults += self.stream.tally().count_failed();
+        self.verdict.index = self.index.map(|index| index.dali());
+        let hostile = std::mem::take(&mut *self.hostile.lock().unwrap_or_else(PoisonError::into_inner));
+        let room = self.checks.show.saturating_sub(self.verdict.findings.len());
+        self.verdict.findings.extend(hostile.into_iter().take(room));
+        Ok(self.verdict)
+    }
+
+    /// Reads the next sample and notes what is wrong with it.
+    fn next_sample(&mut self) -> Result<Option<Head>> {
+        let Some(head) = self.stream.next()? else { return Ok(None) };
+        let mut fields: Vec<(String, u64)> = Vec::new();
+        if let Some(index) = &mut self.index {
+            index.begin();
+        }
+        self.stream.visit(|member| {
+            fields.push((member.field.to_owned(), member.entry.offset));
+            if let Some(index) = &mut self.index {
+                index.add(&member);
+            }
+        })?;
+        self.verdict.samples += 1;
+        self.verdict.members += fields.len() as u64;
+        self.judge_fields(&head, &fields);
+        for (field, _) in fields {
+            *self.verdict.fields.entry(field).or_default() += 1;
+        }
+        Ok(Some(head))
+    }
+
+    fn judge_fields(&mut self, head: &Head, fields: &[(String, u64)]) {
+        let sample = Some(head.key.clone());
+        for (i, (field, offset)) in fields.iter().enumerate() {
+            if fields[..i].iter().any(|before| before.0.eq_ignore_ascii_case(field)) {
+                let what = format!("field {field} stands twice");
+                self.add(Finding { code: "duplicate_field", offset: *offset, sample: sample.clone(), what });
+            }
+        }
+        for required in &self.checks.required {
+            if !fields.iter().any(|(field, _)| field == required) {
+                let what = format!("field {required} is missing");
+                let finding = Finding { code: "missing_field", offset: head.offset, sample: sample.clone(), what };
+                self.verdict.add(finding, self.checks.show);
+            }
+        }
+    }
+
+    fn note_key(&mut self, head: &Head, ledger: &Mutex<Ledger>) -> Result<()> {
+        progress::add_sample();
+        if !self.checks.keys {
+            return Ok(());
+        }
+        self.keys.push(Entry::new(&head.key, self.number, head.offset));
+        if self.keys.len() < BATCH {
+            return Ok(());
+        }
+        ledger.lock().unwrap_or_else(PoisonError::into_inner).take(&mut self.keys)
+    }
+
+    fn add(&mut self, finding: Finding) {
+        self.verdict.add(finding, self.checks.show);
+    }
+}
+
+fn broken(err: &anyhow::Error) -> Finding {
+    match err.downcast_ref::<Fault>() {
+        Some(fault) => Finding { code: fault.code, offset: fault.offset, sample: None, what: fault.what.clone() },
+        None => Finding { code: "unreadable", offset: 0, sample: None, what: format!("{err:#}") },
+    }
+}
+
+/// What is known of the bytes as stored, before decompression.
+#[derive(Clone, Default)]
+struct Stored(Arc<Mutex<(u64, Option<Digest>)>>);
+
+impl Stored {
+    fn watch(&self, raw: Box<dyn Read + Send>, digest: bool) -> Watched {
+        self.lock().1 = digest.then(Digest::new);
+        Watched { raw, stored: self.clone() }
+    }
+
+    fn take(&self) -> (u64, Option<String>) {
+        let mut stored = self.lock();
+        (stored.0, stored.1.take().map(Digest::hex))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, (u64, Option<Digest>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Watched {
+    raw: Box<dyn Read + Send>,
+    stored: Stored,
+}
+
+impl Read for Watched {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.raw.read(buf)?;
+        let mut stored = self.stored.lock();
+        stored.0 += n as u64;
+        if let Some(digest) = &mut stored.1 {
+            digest.update(&buf[..n]);
+        }
+        Ok(n)
+    }
+}

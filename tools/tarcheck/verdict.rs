@@ -1,0 +1,128 @@
+//! What is said of a shard, to people and to programs.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json as object};
+use tarpipe::index;
+use tarpipe::size;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The reason code.
+    pub code: &'static str,
+    /// Where in the (decompressed) shard.
+    pub offset: u64,
+    /// The sample, where it is known.
+    pub sample: Option<String>,
+    /// What is wrong, in words.
+    pub what: String,
+}
+
+impl Finding {
+    pub fn line(&self, shard: &str) -> String {
+        let sample = self.sample.as_ref().map(|key| format!("sample {key}: ")).unwrap_or_default();
+        format!("{shard}: byte {}: {sample}{}", self.offset, self.what)
+    }
+
+    fn json(&self) -> Value {
+        object!({"code": self.code, "offset": self.offset, "sample": self.sample, "what": self.what})
+    }
+}
+
+/// What was found in one shard.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    pub shard: String,
+    pub samples: u64,
+    pub members: u64,
+    /// Of the archive, decompressed.
+    pub bytes: u64,
+    pub stored_bytes: u64,
+    pub sha256: Option<String>,
+    pub fields: BTreeMap<String, u64>,
+    /// Members that are no part of a sample, and no fault.
+    pub dropped: u64,
+    pub faults: u64,
+    /// The faults that are described.
+    pub findings: Vec<Finding>,
+    pub index: Option<String>,
+}
+
+impl Verdict {
+    /// Counts a fault and, below `show`, describes it.
+    pub fn add(&mut self, finding: Finding, show: usize) {
+        self.faults += 1;
+        if self.findings.len() < show {
+            self.findings.push(finding);
+        }
+    }
+
+    pub fn wids(&self) -> Value {
+        index::wids_shard(&self.shard, self.samples, self.stored_bytes, self.sha256.as_deref().unwrap_or_default())
+    }
+
+    fn json(&self) -> Value {
+        object!({
+            "shard": self.shard, "samples": self.samples, "members": self.members, "bytes": self.bytes,
+            "stored_bytes": self.stored_bytes, "sha256": self.sha256, "fields": self.fields,
+            "dropped": self.dropped, "faults": self.faults,
+            "findings": self.findings.iter().map(Finding::json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// All verdicts as one object.
+pub fn json(verdicts: &[Verdict]) -> Value {
+    let sum = |count: fn(&Verdict) -> u64| verdicts.iter().map(count).sum::<u64>();
+    object!({
+        "shards": verdicts.iter().map(Verdict::json).collect::<Vec<_>>(),
+        "samples": sum(|verdict| verdict.samples),
+        "bytes": sum(|verdict| verdict.bytes),
+        "faults": sum(|verdict| verdict.faults),
+    })
+}
+
+/// All verdicts as lines, with a total where there are several.
+pub fn table(verdicts: &[Verdict]) -> String {
+    let mut rows = vec![["SAMPLES", "MEMBERS", "DROPPED", "SIZE", "FAULTS", "SHARD", "FIELDS"].map(str::to_owned)];
+    for verdict in verdicts {
+        let fields: Vec<&str> = verdict.fields.keys().take(8).map(String::as_str).collect();
+        let more = if verdict.fields.len() > fields.len() { " …" } else { "" };
+        let fields = format!("{}{more}", fields.join(" "));
+        rows.push(row(verdict, &verdict.shard, &fields));
+    }
+    if verdicts.len() > 1 {
+        let mut total = Verdict::default();
+        for verdict in verdicts {
+            total.samples += verdict.samples;
+            total.members += verdict.members;
+            total.dropped += verdict.dropped;
+            total.bytes += verdict.bytes;
+            total.faults += verdict.faults;
+        }
+        rows.push(row(&total, "total", ""));
+    }
+    align(&rows)
+}
+
+fn row(verdict: &Verdict, shard: &str, fields: &str) -> [String; 7] {
+    let [samples, members, dropped, faults] =
+        [verdict.samples, verdict.members, verdict.dropped, verdict.faults].map(|n| n.to_string());
+    let shard = tarpipe::messages::escape(shard);
+    [samples, members, dropped, size::show(verdict.bytes), faults, shard, fields.to_owned()]
+}
+
+/// Numbers to the right, names to the left.
+fn align(rows: &[[String; 7]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 7] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let numbers = (0..5).map(|i| format!("{:>w$}  ", row[i], w = widths[i])).collect::<String>();
+        let line = format!("{numbers}{:<w$}  {}", row[5], row[6], w = widths[5]);
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
