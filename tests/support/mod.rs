@@ -12,8 +12,6 @@ use std::process::{Command, ExitStatus, Output, Stdio};
 pub use archives::{Archive, members, names};
 pub use tempfile::TempDir;
 
-/// The tools that read a stream of samples on stdin and write one to stdout.
-pub const FILTERS: [&str; 1] = ["tarcat"];
 /// All tools.
 pub const TOOLS: [&str; 3] = ["tarcat", "tarcheck", "tarsplit"];
 

@@ -1,6 +1,6 @@
 //! A web server on loopback that answers as a script tells it, one connection at a time.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 

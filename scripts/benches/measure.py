@@ -1,0 +1,135 @@
+"""Runs contestants in turn and compares them."""
+
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+import venv
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Contestant:
+    """A command to measure: a list of words, or a string for bash."""
+
+    name: str
+    command: object
+    stdin: object = None
+    env: dict = field(default_factory=dict)
+    prepare: object = None  # called before each run, not measured
+
+
+@dataclass
+class Bar:
+    """`ours` must be at least `least` times as good as `peer` (speed), or use at most `most` of it."""
+
+    ours: str
+    peer: str
+    least: float
+    measure: str = "cpu"  # or "wall"
+
+
+class Bench:
+    """What the benches share: places, corpora, comparisons."""
+
+    def __init__(self, root, quick, rounds):
+        self.root, self.quick, self.rounds = root, quick, rounds
+        self.cache = pathlib.Path(os.environ.get("TARPIPE_BENCH_CACHE", root / "target" / "bench"))
+        self.cache.mkdir(parents=True, exist_ok=True)
+        self.results, self.missed = [], []
+
+    def tool(self, name):
+        """The release binary of one of our tools."""
+        return str(self.root / "target" / "release" / name)
+
+    def made(self, name, make):
+        """A file of the cache; `make(path)` makes it when it is not there."""
+        path = self.cache / name
+        if not path.exists():
+            part = path.with_name(path.name + ".part")
+            make(part)
+            part.rename(path)
+        return str(path)
+
+    def python(self, *packages):
+        """A Python that has these packages, or None when they cannot be installed."""
+        home = self.cache / "venv"
+        if not home.exists():
+            venv.create(home, with_pip=True)
+        binary = str(home / "bin" / "python")
+        install = [binary, "-m", "pip", "install", "--quiet", *packages]
+        return binary if subprocess.run(install, stdout=subprocess.DEVNULL).returncode == 0 else None
+
+    def has(self, program):
+        """Whether a peer is installed; says so when it is not."""
+        if shutil.which(program) is None:
+            print(f"  ({program} is not installed: left out)")
+            return False
+        return True
+
+    def compare(self, title, contestants, bars=(), items=None, unit="items"):
+        """Runs the contestants in turn and prints medians and ratios."""
+        runs = {contestant.name: [] for contestant in contestants}
+        for _ in range(self.rounds):
+            for contestant in contestants:
+                runs[contestant.name].append(run_once(contestant))
+        print(f"\n{title} ({self.rounds} rounds)")
+        rows = {name: summarise(samples) for name, samples in runs.items()}
+        for name, row in rows.items():
+            rate = f"  {items / row['cpu']:10,.0f} {unit}/CPU s" if items and row["cpu"] > 0 else ""
+            print(
+                f"  {name:<28} wall {row['wall']:8.3f} s (±{row['spread']:.0%})"
+                f"  CPU {row['cpu']:8.3f} s  RSS {row['rss'] / 1024:7.1f} MB{rate}"
+            )
+        for bar in bars:
+            self.judge(title, rows, bar)
+        self.results.append({"title": title, "rows": rows})
+        sys.stdout.flush()
+        return rows
+
+    def judge(self, title, rows, bar):
+        ratio = rows[bar.peer][bar.measure] / max(rows[bar.ours][bar.measure], 1e-9)
+        self.expect(title, f"{bar.ours} is {ratio:.2f} x {bar.peer} ({bar.measure}), bar {bar.least}", ratio >= bar.least)
+
+    def expect(self, title, text, met):
+        """Prints a bar, and remembers it when it is missed."""
+        print(f"    {'ok    ' if met else 'MISSED'} {text}")
+        if not met:
+            self.missed.append(f"{title}: {text}")
+
+    def conclude(self):
+        print(f"\n{len(self.missed)} bars missed")
+        for text in self.missed:
+            print(f"  {text}")
+        return 1 if self.missed else 0
+
+
+def run_once(contestant):
+    if contestant.prepare:
+        contestant.prepare()
+    words = contestant.command
+    if isinstance(words, str):
+        words = ["bash", "-o", "pipefail", "-c", words]
+    stdin = open(contestant.stdin, "rb") if contestant.stdin else subprocess.DEVNULL
+    started = time.monotonic()
+    child = subprocess.Popen(words, stdin=stdin, stdout=subprocess.DEVNULL, env={**os.environ, **contestant.env})
+    _, status, usage = os.wait4(child.pid, 0)
+    wall = time.monotonic() - started
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode != 0:
+        sys.exit(f"bench: {contestant.name} failed with exit status {child.returncode}: {contestant.command}")
+    return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "rss": usage.ru_maxrss}
+
+
+def summarise(samples):
+    walls = [sample["wall"] for sample in samples]
+    wall = statistics.median(walls)
+    return {
+        "wall": wall,
+        "spread": (max(walls) - min(walls)) / 2 / wall,
+        "cpu": statistics.median(sample["cpu"] for sample in samples),
+        "rss": max(sample["rss"] for sample in samples),
+    }
