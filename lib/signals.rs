@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -23,8 +24,14 @@ fn guarded() -> MutexGuard<'static, Guarded> {
     GUARDED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Set by the handler itself, before any thread runs.
+static RECEIVED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
 /// Starts to listen. Called once, by `cli::main`.
 pub fn listen() -> std::io::Result<()> {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&RECEIVED))?;
+    }
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
@@ -34,6 +41,14 @@ pub fn listen() -> std::io::Result<()> {
         }
     })?;
     Ok(())
+}
+
+/// Does not return once a signal has come: what fails then fails because children were ended,
+/// and the thread that cleans up decides the exit status.
+pub fn yield_to_signal() {
+    while RECEIVED.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
 }
 
 /// A temporary file or directory, removed when a signal ends the process. On every other way

@@ -56,7 +56,9 @@ impl std::error::Error for Usage {}
 pub fn main<A: Parser>(run: fn(A) -> Result<Outcome>) -> ExitCode {
     messages::set_tool(A::command().get_name());
     std::panic::set_hook(Box::new(|panic| messages::error(&format!("bug, please report it: {panic}"))));
-    match catch_unwind(AssertUnwindSafe(|| run_with_flags(run))) {
+    let result = catch_unwind(AssertUnwindSafe(|| run_with_flags(run)));
+    signals::yield_to_signal();
+    match result {
         Ok(Ok(code)) => code,
         Ok(Err(err)) => failure(&err),
         Err(_) => ExitCode::from(101),

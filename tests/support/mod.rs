@@ -128,6 +128,10 @@ impl Done {
         self
     }
 
+    pub fn status_code(&self) -> i32 {
+        status(self.output.status)
+    }
+
     pub fn stderr_text(&self) -> String {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
@@ -163,4 +167,19 @@ pub fn list(folder: impl AsRef<Path>) -> Vec<String> {
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
+}
+
+/// A Python that has these packages, installed once into the target folder.
+pub fn venv(packages: &[&str]) -> PathBuf {
+    static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one_at_a_time = LOCK.lock().unwrap();
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("venv");
+    let python = home.join("bin/python");
+    if !python.exists() {
+        assert!(Command::new("python3").args(["-m", "venv"]).arg(&home).status().unwrap().success());
+    }
+    let mut install = Command::new(&python);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(packages);
+    assert!(install.status().unwrap().success(), "pip install {packages:?}");
+    python
 }
