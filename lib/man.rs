@@ -9,6 +9,9 @@ use clap_complete::Shell;
 /// The kinds of text that [`generate`] knows.
 pub const KINDS: [&str; 4] = ["man", "bash", "zsh", "fish"];
 
+/// The day of this version, for the foot of the page; a build date would change the bytes.
+const RELEASED: &str = "2026-11-16";
+
 /// Writes the manual page (`man`) or a completion script (`bash`, `zsh`, `fish`) of a tool.
 pub fn generate(kind: &str, mut command: Command, out: &mut dyn Write) -> Result<()> {
     let name = command.get_name().to_owned();
@@ -30,11 +33,12 @@ fn page(command: &Command, out: &mut dyn Write) -> Result<()> {
     let about = text(command.get_about());
     let long = text(command.get_long_about());
     let version = command.get_version().unwrap_or_default();
-    writeln!(out, ".TH {} 1 \"\" \"tarpipe {version}\" \"tarpipe\"", name.to_uppercase())?;
+    writeln!(out, ".TH {} 1 {RELEASED} \"tarpipe {version}\" tarpipe", name.to_uppercase())?;
     writeln!(out, ".SH NAME\n{name} \\- {}", escape(&about))?;
     writeln!(out, ".SH SYNOPSIS\n.B {name}\n{}", escape(&synopsis(command)))?;
     writeln!(out, ".SH DESCRIPTION")?;
-    paragraphs(&long, out)?;
+    // The first paragraph is the line under NAME again.
+    paragraphs(long.split_once("\n\n").map_or(&about, |(_, rest)| rest), out)?;
     writeln!(out, ".SH OPTIONS")?;
     for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
         option(argument, out)?;
@@ -67,13 +71,19 @@ fn option(argument: &clap::Arg, out: &mut dyn Write) -> Result<()> {
     let head = if names.is_empty() { value } else { format!("{} {value}", names.join(", ")) };
     writeln!(out, ".TP\n{}", head.trim_end())?;
     let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
-    writeln!(out, "{}", escape(&help.replace("\n\n", "\n")))?;
+    writeln!(out, "{}", escape(&sentences(&help)))?;
     let defaults: Vec<String> =
         argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
     if takes_value && !defaults.is_empty() {
         writeln!(out, "Default: {}.", escape(&defaults.join(" ")))?;
     }
     Ok(())
+}
+
+/// Paragraphs run together; the first, which is a line without a full stop, gets one.
+fn sentences(help: &str) -> String {
+    let (line, rest) = help.split_once("\n\n").unwrap_or((help, ""));
+    format!("{}.\n{}", line.trim_end_matches('.'), rest.replace("\n\n", "\n")).trim_end().to_owned()
 }
 
 /// Lines that start with `#` explain the command after them.
@@ -83,9 +93,10 @@ fn examples(text: &str, out: &mut dyn Write) -> Result<()> {
         return Ok(());
     }
     writeln!(out, ".SH EXAMPLES")?;
-    for line in lines.into_iter().filter(|line| !line.is_empty()) {
+    for (i, line) in lines.into_iter().filter(|line| !line.is_empty()).enumerate() {
+        let paragraph = if i == 0 { "" } else { ".PP\n" };
         match line.strip_prefix("# ") {
-            Some(comment) => writeln!(out, ".PP\n{}", escape(comment))?,
+            Some(comment) => writeln!(out, "{paragraph}{}:", escape(comment.trim_end_matches('?')))?,
             None => writeln!(out, ".RS 4\n.nf\n{}\n.fi\n.RE", escape(line))?,
         }
     }

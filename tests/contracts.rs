@@ -130,7 +130,12 @@ fn a_reader_that_leaves_early_ends_the_tool_quietly() {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         child.stdout.take().unwrap().read_exact(&mut [0; 1000]).unwrap();
         let output = child.wait_with_output().unwrap();
-        assert_eq!((status(output.status), String::from_utf8_lossy(&output.stderr).as_ref()), (0, ""), "{}", subject.tool);
+        assert_eq!(
+            (status(output.status), String::from_utf8_lossy(&output.stderr).as_ref()),
+            (0, ""),
+            "{}",
+            subject.tool
+        );
     }
 }
 
@@ -191,7 +196,9 @@ fn hostile_names_are_coded_failures() {
     each(|subject, folder| {
         let run = subject.run(folder, &[]).stdin(archive.clone());
         if subject.output == Output::Text {
-            run.done().status(1).stderr_has("tarcheck: stdin: byte 1024: member ../up.txt: its path leads out through '..'");
+            run.done()
+                .status(1)
+                .stderr_has("tarcheck: stdin: byte 1024: member ../up.txt: its path leads out through '..'");
             return;
         }
         let out = run.done().status(0).stderr(&format!("{}: {summary}", subject.tool)).stdout();
@@ -242,7 +249,12 @@ fn very_long_names_survive() {
         each(|subject, folder| {
             let out = subject.run(folder, &[]).stdin(made.stdout.clone()).ok();
             if subject.output != Output::Text {
-                assert_eq!(subject.result(folder, &out), [(long.clone(), b"abc".to_vec())], "{} {format}", subject.tool);
+                assert_eq!(
+                    subject.result(folder, &out),
+                    [(long.clone(), b"abc".to_vec())],
+                    "{} {format}",
+                    subject.tool
+                );
             }
         });
         let rekeyed = run("tarcat", ["--rekey", "{key}-new"]).stdin(made.stdout).ok();

@@ -46,7 +46,8 @@ fn make(folder: &Path, name: &str, maker: &str) -> Vec<u8> {
         _ if name.ends_with("ustar") => LONG_NAME.replace("LENGTH", "70"),
         _ => LONG_NAME.replace("LENGTH", "110"),
     };
-    let script = format!("set -e; rm -rf tree; {MAKE_TREE}{long}\nfiles=$(find tree -type f | sort); out=made.tar; {maker}");
+    let script =
+        format!("set -e; rm -rf tree; {MAKE_TREE}{long}\nfiles=$(find tree -type f | sort); out=made.tar; {maker}");
     bash(&script).env("python", PYTHON).cwd(folder).done().status(0);
     std::fs::read(folder.join("made.tar")).unwrap()
 }
@@ -150,9 +151,14 @@ fn compressed_outputs_are_read_by_the_programs_of_that_name() {
     let folder = dir();
     let archive = crate::support::Archive::of_samples(200).whole();
     std::fs::write(folder.path().join("in.tar"), &archive).unwrap();
-    for (suffix, unpacker) in
-        [("tar.gz", "gzip -dc"), ("tgz", "pigz -dc"), ("tar.zst", "zstd -dcq"), ("tar.xz", "xz -dc"), ("tar.bz2", "bzip2 -dc"), ("tar.lz4", "lz4 -dcq")]
-    {
+    for (suffix, unpacker) in [
+        ("tar.gz", "gzip -dc"),
+        ("tgz", "pigz -dc"),
+        ("tar.zst", "zstd -dcq"),
+        ("tar.xz", "xz -dc"),
+        ("tar.bz2", "bzip2 -dc"),
+        ("tar.lz4", "lz4 -dcq"),
+    ] {
         let out = bash(&format!("tarcat -o out.{suffix} in.tar && {unpacker} < out.{suffix}")).cwd(folder.path()).ok();
         assert!(out == archive, "{suffix}");
         bash(&format!("tarcat -p 1 -o one.{suffix} in.tar && cmp one.{suffix} out.{suffix}")).cwd(folder.path()).ok();

@@ -27,7 +27,10 @@ fn a_gzip_cut_in_the_middle_is_noticed() {
     bash("gzip < in > whole.gz; head -c 30000 whole.gz > cut.gz").cwd(folder.path()).ok();
     let done = run("tarcat", ["cut.gz"]).cwd(folder.path()).done().status(1);
     let said = done.stderr_text();
-    assert!(said.starts_with("tarcat: cut.gz: byte ") && said.ends_with(": the compressed data is cut off\n"), "{said}");
+    assert!(
+        said.starts_with("tarcat: cut.gz: byte ") && said.ends_with(": the compressed data is cut off\n"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -84,9 +87,8 @@ fn an_endless_extended_header_is_refused() {
     header.set_size(1 << 33);
     header.set_cksum();
     tarcat_says(header.as_bytes(), "in: byte 512: an extended header of 8589934592 bytes");
-    let many = (0..3000).fold(Archive::new(), |archive, _| {
-        archive.entry(b"././@LongLink", tar::EntryType::GNULongName, &[b'x'; 500])
-    });
+    let many = (0..3000)
+        .fold(Archive::new(), |archive, _| archive.entry(b"././@LongLink", tar::EntryType::GNULongName, &[b'x'; 500]));
     tarcat_says(&many.whole(), "in: byte 1050624: extended headers without end");
 }
 
@@ -132,7 +134,8 @@ for f in gnu pax; do tar -S --format=$f -cf $f.tar hole.bin next.txt; done";
 
 #[test]
 fn archives_in_a_row_are_one_stream() {
-    let archive = [Archive::of_samples(3).whole(), vec![0; 512 * 17], Archive::new().file("z.txt", b"z").whole()].concat();
+    let archive =
+        [Archive::of_samples(3).whole(), vec![0; 512 * 17], Archive::new().file("z.txt", b"z").whole()].concat();
     let out = run("tarcat", ["-"]).stdin(archive).ok();
     assert_eq!(names(&out).len(), 10);
 }
@@ -153,7 +156,9 @@ fn global_headers_apply_and_members_stand_for_themselves_afterwards() {
 #[test]
 fn a_stream_cut_between_members_is_accepted_when_asked() {
     let cut = Archive::of_samples(2).cut();
-    run("tarcat", ["-"]).stdin(cut.clone()).fails(1, "tarcat: stdin: byte 7680: the input ends before the end-of-archive blocks");
+    run("tarcat", ["-"])
+        .stdin(cut.clone())
+        .fails(1, "tarcat: stdin: byte 7680: the input ends before the end-of-archive blocks");
     assert_eq!(names(&run("tarcat", ["--ignore-eof"]).stdin(cut.clone()).ok()).len(), 6);
     run("tarcat", ["--ignore-eof"])
         .stdin(&cut[..700])

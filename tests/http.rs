@@ -103,13 +103,12 @@ fn commands_stand_for_schemes() {
     std::fs::write(folder.path().join("a b.tar"), &archive).unwrap();
     let read = run("tarcat", ["my+s3://a b.tar"]).cwd(folder.path()).env("GOPEN_MY_S3", "u={}; cat \"${u#my+s3://}\"");
     assert!(read.ok() == archive);
-    let write = run("tarcat", ["-o", "out://x.tar", "a b.tar"]).cwd(folder.path()).env("GCREATE_OUT", "cat > put.tar; : {}");
+    let write =
+        run("tarcat", ["-o", "out://x.tar", "a b.tar"]).cwd(folder.path()).env("GCREATE_OUT", "cat > put.tar; : {}");
     write.ok();
     assert!(std::fs::read(folder.path().join("put.tar")).unwrap() == archive);
-    run("tarcat", ["s3://b/x.tar"]).fails(
-        1,
-        "tarcat: s3://b/x.tar: no client for s3:// (set GOPEN_S3 to a command, with {} for the name)",
-    );
+    run("tarcat", ["s3://b/x.tar"])
+        .fails(1, "tarcat: s3://b/x.tar: no client for s3:// (set GOPEN_S3 to a command, with {} for the name)");
 }
 
 #[test]

@@ -1,1 +1,77 @@
-//! .
+//! The manual, the completions and the README: in step with the tools, and right.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::{Archive, TOOLS, bash, dir, run, words};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+#[test]
+fn pages_and_completions_are_those_of_the_flags() {
+    for tool in TOOLS {
+        for (kind, file) in [
+            ("man", format!("man/{tool}.1")),
+            ("bash", format!("man/completions/bash/{tool}")),
+            ("zsh", format!("man/completions/zsh/{tool}")),
+            ("fish", format!("man/completions/fish/{tool}")),
+        ] {
+            let made = words(tool, &format!("--generate {kind}")).ok();
+            let kept = std::fs::read(root().join(&file)).unwrap_or_default();
+            assert!(made == kept, "{file} has drifted: run scripts/man");
+        }
+    }
+}
+
+#[test]
+fn every_tool_is_tested_listed_and_described() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let bins: Vec<&str> = manifest.split("\n[[bin]]\n").skip(1).map(|bin| bin.split('"').nth(1).unwrap()).collect();
+    assert_eq!(bins, TOOLS);
+    for tool in TOOLS {
+        assert!(readme.contains(&format!("| `{tool}` |")), "README has no row for {tool}");
+    }
+}
+
+#[test]
+fn the_manual_is_well_formed() {
+    let pages = std::fs::read_dir(root().join("man")).unwrap().map(|entry| entry.unwrap().path());
+    let pages: Vec<PathBuf> = pages.filter(|path| path.is_file()).collect();
+    assert!(pages.len() >= TOOLS.len() + 2);
+    for page in pages {
+        let lint = bash(&format!("mandoc -T lint -W warning {}", page.display())).done().status(0);
+        assert_eq!(lint.stdout_text(), "", "{}", page.display());
+    }
+}
+
+#[test]
+fn completion_scripts_are_scripts() {
+    for tool in TOOLS {
+        bash(&format!("bash -n man/completions/bash/{tool}")).cwd(root()).ok();
+    }
+}
+
+#[test]
+fn an_unknown_kind_of_manual_is_refused() {
+    run("tarcat", ["--generate", "pdf"]).fails(1, "tarcat: --generate takes one of man, bash, zsh, fish");
+}
+
+/// Every block marked `sh` in the README, in one folder with the data that they name.
+#[test]
+fn the_pipelines_of_the_readme_run() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let folder = dir();
+    for i in 0..3 {
+        let archive = Archive::of_samples(40).whole();
+        let rekey = format!("part{i}/{{key}}");
+        let archive = run("tarcat", ["--rekey", &rekey]).stdin(archive).ok();
+        std::fs::write(folder.path().join(format!("raw-{i:03}.tar")), archive).unwrap();
+    }
+    let blocks: Vec<&str> = readme.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
+    assert!(blocks.len() >= 3, "the README shows {} pipelines", blocks.len());
+    for block in blocks {
+        bash(&format!("set -e; {block}")).cwd(folder.path()).done().status(0).stderr("");
+    }
+}

@@ -1,1 +1,187 @@
-//! .
+//! tarcat: every flag, through the binary.
+
+use crate::support::{Archive, TempDir, bash, dir, members, names, run, words};
+
+/// Three archives of five samples: `a/s0`…, `b/s0`…, `c/s0`….
+fn three() -> TempDir {
+    let folder = dir();
+    for part in ["a", "b", "c"] {
+        let archive = (0..5).fold(Archive::new(), |archive, i| {
+            archive
+                .file(&format!("{part}/s{i}.txt"), format!("{part}{i}").as_bytes())
+                .file(&format!("{part}/s{i}.json"), format!("{{\"n\": {i}, \"tag\": \"{part}\"}}").as_bytes())
+        });
+        std::fs::write(folder.path().join(format!("{part}.tar")), archive.whole()).unwrap();
+    }
+    folder
+}
+
+/// The keys that come out, in order.
+fn keys(folder: &TempDir, args: &str) -> String {
+    let out = words("tarcat", args).cwd(folder.path()).ok();
+    let mut keys: Vec<String> = names(&out).iter().map(|name| name.split('.').next().unwrap().to_owned()).collect();
+    keys.dedup();
+    keys.join(" ")
+}
+
+#[test]
+fn sources_are_read_in_order_from_lists_ranges_and_files() {
+    let folder = three();
+    let all = "a/s0 a/s1 a/s2 a/s3 a/s4 b/s0 b/s1 b/s2 b/s3 b/s4";
+    assert_eq!(keys(&folder, "a.tar b.tar"), all);
+    assert_eq!(keys(&folder, "{a,b}.tar"), all);
+    assert_eq!(keys(&folder, "a.tar::b.tar"), all);
+    std::fs::write(folder.path().join("list"), "a.tar\n\nb.tar\n").unwrap();
+    assert_eq!(keys(&folder, "-T list"), all);
+    assert_eq!(keys(&folder, "file:a.tar file:./b.tar"), all);
+}
+
+#[test]
+fn slices_pick_samples_and_sources() {
+    let folder = three();
+    assert_eq!(keys(&folder, "--slice 1:8:3 {a,b}.tar"), "a/s1 a/s4 b/s2");
+    assert_eq!(keys(&folder, "--skip 3 --count 3 {a,b}.tar"), "a/s3 a/s4 b/s0");
+    assert_eq!(keys(&folder, "--shard-slice 1:3 --count 6 {a,b,c}.tar"), "b/s0 b/s1 b/s2 b/s3 b/s4 c/s0");
+    assert_eq!(keys(&folder, "--count 0 a.tar"), "");
+    assert_eq!(keys(&folder, "--count 1 a.tar nosuch.tar"), "a/s0");
+}
+
+#[test]
+fn ranks_share_sources_or_the_samples_of_one() {
+    let folder = three();
+    assert_eq!(keys(&folder, "--shard 1/2 {a,b,c}.tar"), "b/s0 b/s1 b/s2 b/s3 b/s4");
+    assert_eq!(keys(&folder, "--shard 0/2 a.tar"), "a/s0 a/s2 a/s4");
+    assert_eq!(keys(&folder, "--shard 1/2 a.tar"), "a/s1 a/s3");
+    let env = words("tarcat", "--shard env a.tar").cwd(folder.path()).env("TARPIPE_SHARD", "4/5").ok();
+    assert_eq!(names(&env), ["a/s4.txt", "a/s4.json"]);
+    words("tarcat", "--shard 2/2 a.tar").cwd(folder.path()).done().status(2);
+}
+
+#[test]
+fn select_looks_at_keys_and_contents() {
+    let folder = three();
+    let select = |expr: &str| {
+        let out = run("tarcat", ["--select", expr, "a.tar", "b.tar"]).cwd(folder.path()).ok();
+        names(&out).iter().filter_map(|name| name.strip_suffix(".txt")).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(select("json.n >= 3"), "a/s3 a/s4 b/s3 b/s4");
+    assert_eq!(select("json.tag == 'b' && json.n < 2"), "b/s0 b/s1");
+    assert_eq!(select("key.glob('a/*') && txt == 'a2'"), "a/s2");
+    assert_eq!(select("key.matches('[ab]/s4$')"), "a/s4 b/s4");
+    assert_eq!(select("'txt' in fields && sample['json'].n == 0"), "a/s0 b/s0");
+    assert_eq!(select("has(sample.jpg)"), "");
+}
+
+#[test]
+fn a_sample_that_cannot_be_judged_fails_by_code() {
+    let folder = three();
+    let done = words("tarcat", "--select json.width>1 a.tar").cwd(folder.path()).done().status(3);
+    done.stderr("tarcat: 0 samples; failed 5 (5 select)");
+    let done = words("tarcat", "--select json.n>>1 a.tar").cwd(folder.path()).done().status(2);
+    done.stderr_has("tarcat: invalid value 'json.n>>1' for '--select <EXPR>'");
+}
+
+#[test]
+fn fields_are_kept_renamed_and_dropped() {
+    let folder = three();
+    let out = run("tarcat", ["-f", "meta=yaml;json label=cls", "--count", "1", "a.tar"]).cwd(folder.path()).ok();
+    assert_eq!(names(&out), ["a/s0.meta"]);
+    let out = run("tarcat", ["--drop", "json jpg", "--count", "2", "a.tar"]).cwd(folder.path()).ok();
+    assert_eq!(names(&out), ["a/s0.txt", "a/s1.txt"]);
+    let done = run("tarcat", ["-f", "jpg", "a.tar"]).cwd(folder.path()).done().status(3);
+    done.stderr("tarcat: 0 samples; failed 5 (5 no_field)");
+}
+
+#[test]
+fn untouched_members_keep_their_headers_and_touched_ones_get_ours() {
+    let folder = three();
+    let script = "tarcat -f 'txt meta=json' --count 1 a.tar | tar tv | cut -c1-30";
+    let out = String::from_utf8(bash(script).cwd(folder.path()).ok()).unwrap();
+    assert_eq!(out.lines().map(|line| &line[..10]).collect::<Vec<_>>(), ["-rw-r-----", "-r--r--r--"]);
+    assert!(out.lines().nth(1).unwrap().contains("bigdata/bigdata"), "{out}");
+}
+
+#[test]
+fn keys_are_made_anew() {
+    let folder = three();
+    assert_eq!(keys(&folder, "--rekey x{index:03} --count 2 a.tar"), "x000 x001");
+    assert_eq!(keys(&folder, "--rekey s,/s,-, --count 2 a.tar"), "a-0 a-1");
+    let done = words("tarcat", "--rekey {key}.x a.tar").cwd(folder.path()).done().status(1);
+    done.stderr(
+        "tarcat: --rekey turns a/s0 into a/s0.x, which cannot be a key: its base name has no field after a dot",
+    );
+    let done = words("tarcat", "--rekey same a.tar").cwd(folder.path()).done().status(1);
+    done.stderr("tarcat: a.tar: sample same: the sample before it has the same key (use tarcat --rekey '{index:09}')");
+    words("tarcat", "--rekey {shard} a.tar").cwd(folder.path()).done().status(2).stderr_has("known: index, key, base");
+}
+
+#[test]
+fn samples_with_one_key_at_a_seam_are_not_glued_together() {
+    let folder = dir();
+    std::fs::write(folder.path().join("x.tar"), Archive::new().file("k.txt", b"1").whole()).unwrap();
+    std::fs::write(folder.path().join("y.tar"), Archive::new().file("k.jpg", b"2").whole()).unwrap();
+    let done = words("tarcat", "x.tar y.tar").cwd(folder.path()).done().status(1);
+    done.stderr_has("tarcat: y.tar: sample k: the sample before it has the same key");
+}
+
+#[test]
+fn shuffles_repeat_with_their_seed_and_lose_nothing() {
+    let folder = three();
+    let shuffled = |args: &str| keys(&folder, &format!("--shuffle 6 {args} {{a,b,c}}.tar"));
+    let one = shuffled("--seed 1");
+    assert_eq!(one, shuffled("--seed 1"));
+    assert_ne!(one, shuffled("--seed 2"));
+    let sort = |keys: &str| {
+        let mut keys: Vec<String> = keys.split(' ').map(str::to_owned).collect();
+        keys.sort();
+        keys
+    };
+    let plain = keys(&folder, "{a,b,c}.tar");
+    assert_ne!(one, plain);
+    assert_eq!(sort(&one), sort(&plain));
+}
+
+#[test]
+fn sources_are_mixed_in_turn_and_by_weight() {
+    let folder = three();
+    assert_eq!(keys(&folder, "--mix 2 --count 6 {a,b,c}.tar"), "a/s0 b/s0 a/s1 b/s1 a/s2 b/s2");
+    let all = keys(&folder, "--mix 2 {a,b,c}.tar");
+    assert!(all.ends_with("a/s4 b/s4 c/s0 c/s1 c/s2 c/s3 c/s4"), "{all}");
+    let weighted = keys(&folder, "--weights 1000,1 --seed 3 a.tar {b,c}.tar");
+    assert!(weighted.starts_with("a/s0 a/s1 a/s2"), "{weighted}");
+    assert_eq!(weighted.split(' ').count(), 15);
+    let done = words("tarcat", "--weights 1 a.tar b.tar").cwd(folder.path()).done().status(2);
+    done.stderr("tarcat: --weights has 1 numbers for 2 arguments");
+}
+
+#[test]
+fn damaged_sources_are_borne_up_to_a_number() {
+    let folder = three();
+    let whole = std::fs::read(folder.path().join("b.tar")).unwrap();
+    std::fs::write(folder.path().join("b.tar"), &whole[..3000]).unwrap();
+    let out = words("tarcat", "--max-bad 2 a.tar b.tar nosuch.tar c.tar").cwd(folder.path()).done().status(0);
+    let out = out.stderr(
+        "tarcat: b.tar: byte 3000: the input ends in the padding of a member; going on without the rest of it\n\
+         tarcat: nosuch.tar: No such file or directory (os error 2); going on without the rest of it\n\
+         tarcat: 11 samples; failed 2 (2 damaged)",
+    );
+    assert_eq!(members(&out.stdout()).len(), 22);
+    let done = words("tarcat", "--max-bad 1 b.tar nosuch.tar").cwd(folder.path()).done().status(1);
+    done.stderr_has("tarcat: nosuch.tar: No such file or directory (os error 2)");
+}
+
+#[test]
+fn an_archive_never_goes_to_a_terminal() {
+    let folder = three();
+    let script = "script -qec 'tarcat a.tar' /dev/null; echo $?";
+    let out = String::from_utf8(bash(script).cwd(folder.path()).ok()).unwrap();
+    assert_eq!(out.replace('\r', ""), "tarcat: stdout is a terminal: use -o FILE or a pipe\n2\n");
+}
+
+#[test]
+fn verbose_sums_up_and_quiet_says_nothing() {
+    let folder = three();
+    words("tarcat", "-v -o x.tar a.tar").cwd(folder.path()).done().status(0).stderr("tarcat: 5 samples");
+    let archive = Archive::new().entry(b"d/", tar::EntryType::Directory, b"").file("a.txt", b"a").whole();
+    words("tarcat", "-q").stdin(archive).ok();
+}

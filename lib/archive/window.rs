@@ -7,10 +7,14 @@ use super::BLOCK;
 
 /// As large as `cat`'s: more falls out of the second-level cache.
 const CAPACITY: usize = 128 * 1024;
+/// The kernel copies up to three times faster to the start of a page.
+const PAGE: usize = 4096;
 
 pub(super) struct Window {
     input: Box<dyn Read + Send>,
     buf: Box<[u8]>,
+    /// Where the first page in `buf` starts.
+    base: usize,
     start: usize,
     end: usize,
     offset: u64,
@@ -18,7 +22,9 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(input: Box<dyn Read + Send>) -> Self {
-        Window { input, buf: vec![0; CAPACITY].into(), start: 0, end: 0, offset: 0 }
+        let buf: Box<[u8]> = vec![0; CAPACITY + PAGE].into();
+        let base = buf.as_ptr().align_offset(PAGE).min(PAGE);
+        Window { input, buf, base, start: base, end: base, offset: 0 }
     }
 
     /// Offset in the stream of the next byte.
@@ -34,7 +40,7 @@ impl Window {
     /// The next bytes, at least one; empty only at the end of the input.
     pub(super) fn fill(&mut self) -> io::Result<&[u8]> {
         if self.start == self.end {
-            (self.start, self.end) = (0, 0);
+            (self.start, self.end) = (self.base, self.base);
             self.more()?;
         }
         Ok(&self.buf[self.start..self.end])
@@ -43,9 +49,9 @@ impl Window {
     /// The next block without consuming it; shorter than a block only at the end of the input.
     pub(super) fn block(&mut self) -> io::Result<&[u8]> {
         if self.end - self.start < BLOCK {
-            self.buf.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-            while self.end < BLOCK && self.more()? {}
+            self.buf.copy_within(self.start..self.end, self.base);
+            (self.start, self.end) = (self.base, self.base + self.end - self.start);
+            while self.buffered() < BLOCK && self.more()? {}
         }
         Ok(&self.buf[self.start..self.end.min(self.start + BLOCK)])
     }
@@ -70,7 +76,7 @@ impl Window {
     /// Reads once; false at the end of the input.
     fn more(&mut self) -> io::Result<bool> {
         loop {
-            match self.input.read(&mut self.buf[self.end..]) {
+            match self.input.read(&mut self.buf[self.end..self.base + CAPACITY]) {
                 Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
                 Err(err) => return Err(err),
                 Ok(n) => {

@@ -134,8 +134,10 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> Result<Outcome> {
-    let sources = pick_sources(&args)?;
-    let window = Window::new(&args, sources.iter().map(Vec::len).sum());
+    let lists = args.input.lists()?;
+    let several = lists.iter().map(Vec::len).sum::<usize>() > 1;
+    let window = Window::new(&args, several);
+    let sources = pick_sources(&args, lists, several)?;
     let mut out = args.output.create(&args.parallel)?;
     let tally = SharedTally::default();
     if looks_inside(&args) {
@@ -148,12 +150,10 @@ fn run(args: Args) -> Result<Outcome> {
 }
 
 /// The lists of sources that are read, an argument each, in reading order.
-fn pick_sources(args: &Args) -> Result<Vec<Vec<String>>> {
-    let mut lists = args.input.lists()?;
+fn pick_sources(args: &Args, mut lists: Vec<Vec<String>>, several: bool) -> Result<Vec<Vec<String>>> {
     if !args.weights.is_empty() && args.weights.len() != lists.len() {
         bail!(Usage(format!("--weights has {} numbers for {} arguments", args.weights.len(), lists.len())));
     }
-    let several = lists.iter().map(Vec::len).sum::<usize>() > 1;
     let slice = args.shard_slice.unwrap_or(Slice::ALL);
     let mut position = 0;
     for list in &mut lists {
@@ -177,9 +177,9 @@ struct Window {
 }
 
 impl Window {
-    fn new(args: &Args, sources: usize) -> Self {
+    fn new(args: &Args, several: bool) -> Self {
         let slice = args.slice.unwrap_or(Slice::ALL).skip_and_count(args.skip, args.count);
-        Window { rank: args.shard.filter(|_| sources == 1), slice, read: 0, fit: 0 }
+        Window { rank: args.shard.filter(|_| !several), slice, read: 0, fit: 0 }
     }
 
     /// Whether the next sample that was read is this process's part.

@@ -67,7 +67,7 @@ struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  # Is the dataset whole, and has every sample a picture and a class?
+  # Whether the dataset is whole, and every sample has a picture and a class
   tarcheck --require 'jpg cls' 'train-{000000..000147}.tar'
 
   # Indexes for random access
