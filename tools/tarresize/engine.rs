@@ -1,0 +1,171 @@
+//! One image from bytes to bytes: the shortest way that its kind and the options allow.
+
+use image::metadata::Orientation;
+
+use crate::blur::{self, Box};
+use crate::color::Profiles;
+use crate::decode;
+use crate::encode::{self, Format};
+use crate::failure::Failure;
+use crate::head;
+use crate::job::Job;
+use crate::jpeg::{self, Codec, Decoded, Planes, Subsampling};
+use crate::markers::Color;
+use crate::options::{Icc, Options, Orient};
+use crate::orient;
+use crate::picture::{Layout, Picture};
+use crate::planes;
+use crate::resample::Resampler;
+use crate::size::Size;
+
+/// What became of an image.
+#[derive(Debug)]
+pub struct Done {
+    /// None where the bytes stay as they are.
+    pub bytes: Option<Vec<u8>>,
+    /// Their number, once they are in the sample.
+    pub written: Option<usize>,
+    pub size: Size,
+    pub original: Size,
+    pub format: Format,
+    pub exif: Option<Vec<u8>>,
+}
+
+/// The engines and buffers of one thread.
+pub struct Engine {
+    codec: Codec,
+    resampler: Resampler,
+    profiles: Profiles,
+    decoded: Planes,
+    scaled: Planes,
+}
+
+impl Engine {
+    pub fn new() -> Result<Self, Failure> {
+        let (resampler, profiles) = (Resampler::default(), Profiles::default());
+        Ok(Self { codec: Codec::new()?, resampler, profiles, decoded: Planes::default(), scaled: Planes::default() })
+    }
+
+    /// Processes one image; `boxes` are blurred.
+    pub fn process(&mut self, bytes: &[u8], boxes: &[Box], options: &Options) -> Result<Done, Failure> {
+        let head = head::read(bytes)?;
+        let job = Job::new(bytes, &head, boxes, options)?;
+        let (size, original, format) = (job.plan.output, job.original(), job.format);
+        let bytes = self.run(&job)?;
+        Ok(Done { bytes, written: None, size, original, format, exif: head.exif })
+    }
+
+    fn run(&mut self, job: &Job) -> Result<Option<Vec<u8>>, Failure> {
+        if job.options.skip_reencode && self.is_unchanged(job) {
+            self.verify(job)?;
+            return Ok(None);
+        }
+        if self.can_use_planes(job) && self.planes(job)? {
+            let jpeg = self.codec.encode_planes(&self.scaled, &job.options.quality.jpeg)?;
+            let metadata = job.metadata();
+            return Ok(Some(jpeg::with_metadata(jpeg, metadata.exif.as_deref(), metadata.icc.as_deref())));
+        }
+        let picture = self.pixels(job)?;
+        encode::encode(picture, job.format, &job.options.quality, job.metadata(), &mut self.codec).map(Some)
+    }
+
+    /// Whether the bytes already are what they shall become.
+    fn is_unchanged(&mut self, job: &Job) -> bool {
+        let (head, options) = (job.head, job.options);
+        let changes_exif = head.orientation != Orientation::NoTransforms && options.orient != Orient::Keep;
+        let opaque = options.background.is_none() || head.jpeg.is_some();
+        let gray = head.jpeg.as_ref().is_none_or(|jpeg| jpeg.color == Color::Gray);
+        let inks = head.jpeg.as_ref().is_some_and(|jpeg| matches!(jpeg.color, Color::Cmyk { .. }));
+        job.plan.is_identity(job.original())
+            && job.format.is(head.kind)
+            && job.boxes.is_empty()
+            && head.frames == 1
+            && !changes_exif
+            && !(options.strip && head.has_metadata)
+            && !(options.icc == Icc::Ignore && head.icc.is_some())
+            && !self.converts_color(job)
+            && opaque
+            && !inks
+            && !(options.force_rgb && gray)
+    }
+
+    /// Decodes for nothing but the certainty that it can be done.
+    fn verify(&mut self, job: &Job) -> Result<(), Failure> {
+        let shrink =
+            if Codec::HAS_PLANES && job.head.jpeg.as_ref().is_some_and(|jpeg| jpeg.is_baseline_dct) { 8 } else { 1 };
+        self.decode(job, shrink).map(drop)
+    }
+
+    fn decode(&mut self, job: &Job, shrink: u32) -> Result<Picture, Failure> {
+        let Decoded { picture, damage } = match &job.head.jpeg {
+            Some(markers) => {
+                job.tolerate((!markers.whole).then(|| Failure::truncated("no end marker")))?;
+                self.codec.pixels(job.bytes, markers, shrink)?
+            }
+            None => decode::decode(job.bytes, job.head)?,
+        };
+        job.tolerate(damage)?;
+        Ok(picture)
+    }
+
+    fn converts_color(&mut self, job: &Job) -> bool {
+        let layout = job.head.jpeg.as_ref().map_or(Layout::Rgb, |markers| jpeg::layout(markers.color));
+        let profile = job.head.icc.as_deref().filter(|_| job.options.icc == Icc::Srgb);
+        profile.is_some_and(|profile| self.profiles.transform(profile, layout).is_some())
+    }
+
+    /// Whether a JPEG can become one without leaving its own colours.
+    fn can_use_planes(&mut self, job: &Job) -> bool {
+        let Some(markers) = &job.head.jpeg else { return false };
+        let straight = job.orientation == Orientation::NoTransforms;
+        // A border that begins between two chroma samples would smear over the edge.
+        let (left, top) = job.plan.pad();
+        Codec::HAS_PLANES
+            && job.format == Format::Jpg
+            && markers.is_baseline_dct
+            && (markers.color == Color::YCbCr || (markers.color == Color::Gray && !job.options.force_rgb))
+            && straight
+            && left % 2 == 0
+            && top % 2 == 0
+            && job.boxes.is_empty()
+            && !self.converts_color(job)
+    }
+
+    /// Decodes and scales plane by plane into `scaled`; false where the JPEG has no such planes.
+    fn planes(&mut self, job: &Job) -> Result<bool, Failure> {
+        let whole = job.head.jpeg.as_ref().is_some_and(|markers| markers.whole);
+        job.tolerate((!whole).then(|| Failure::truncated("no end marker")))?;
+        let shrink = job.shrink();
+        let (has_planes, damage) = self.codec.planes(job.bytes, shrink, &mut self.decoded)?;
+        if !has_planes {
+            return Ok(false);
+        }
+        job.tolerate(damage)?;
+        let ratio = self.decoded.ratio.map(|_| match job.options.quality.jpeg.subsampling {
+            Subsampling::Half => (2, 2),
+            Subsampling::Full => (1, 1),
+        });
+        self.scaled.reset(job.plan.output, ratio);
+        planes::scale(&self.decoded, &mut self.scaled, job.rect(shrink), &job.plan, job.filter(), &mut self.resampler)?;
+        Ok(true)
+    }
+
+    fn pixels(&mut self, job: &Job) -> Result<Picture, Failure> {
+        let options = job.options;
+        let shrink = if job.boxes.is_empty() { job.shrink() } else { 1 };
+        let mut picture = self.decode(job, shrink)?;
+        let seen = if options.orient == Orient::Ignore { Orientation::NoTransforms } else { job.head.orientation };
+        blur::blur(&mut picture, job.boxes, seen, &mut self.resampler)?;
+        if job.format == Format::Jpg || options.background.is_some() {
+            picture = picture.flattened(options.background.unwrap_or([255; 3]));
+        }
+        let shown = orient::oriented_size(job.plan.shown(), job.orientation);
+        let mut picture = self.resampler.resize(picture, job.rect(shrink), shown, job.filter())?;
+        if let Some(profile) = job.head.icc.as_deref().filter(|_| options.icc == Icc::Srgb) {
+            picture = self.profiles.apply(picture, profile);
+        }
+        picture = orient::orient(picture.inked(), job.orientation);
+        picture = picture.padded(job.plan.output, job.plan.pad());
+        Ok(if options.force_rgb { picture.colored() } else { picture })
+    }
+}

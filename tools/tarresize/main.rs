@@ -1,0 +1,117 @@
+//! Samples in, the same samples out, their images decoded, oriented, resized and encoded again on all cores.
+//! An image that cannot be processed is never passed on as if it had been.
+
+mod area;
+mod args;
+mod blur;
+mod color;
+mod decode;
+mod encode;
+mod engine;
+mod exif;
+mod failure;
+mod fields;
+mod frames;
+mod guard;
+mod head;
+mod job;
+mod jpeg;
+mod markers;
+mod options;
+mod orient;
+mod picture;
+mod planes;
+#[cfg(not(feature = "turbojpeg"))]
+mod pure;
+mod report;
+mod resample;
+mod size;
+#[cfg(feature = "turbojpeg")]
+mod turbo;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use tarpipe::cli::{self, Outcome, SharedTally};
+use tarpipe::messages;
+use tarpipe::pool::{self, Limits};
+use tarpipe::sample::Sample;
+use tarpipe::shard::Shard;
+
+use args::{Args, OnError};
+use engine::Engine;
+use fields::{Image, Work};
+use report::Report;
+
+fn main() -> ExitCode {
+    cli::main(run)
+}
+
+fn run(args: Args) -> Result<Outcome> {
+    guard::install();
+    let work = Arc::new(args.work()?);
+    let samples = args.input.samples(&args.held)?;
+    let tally = samples.tally();
+    let report = args.report.as_deref().map(Report::create).transpose()?;
+    let shard = args.output.create(&args.parallel)?;
+    let mut output = Output { shard, report, tally: tally.clone(), on_error: args.on_error };
+    let worker = move |_| {
+        let work = Arc::clone(&work);
+        let mut engine = None;
+        move |sample| process(sample, &work, &mut engine)
+    };
+    let limits = Limits::for_workers(args.parallel.threads());
+    pool::run(limits, samples, Sample::bytes, worker, |processed| output.write(processed))?;
+    output.shard.finish()?;
+    output.report.map_or(Ok(()), Report::finish)?;
+    Ok(Outcome { tally: tally.take(), max_failures: args.max_failures })
+}
+
+/// A sample and what became of its images.
+struct Processed {
+    sample: Sample,
+    images: Vec<Image>,
+}
+
+/// Each worker makes its engine with its first sample, on its own thread.
+fn process(mut sample: Sample, work: &Work, engine: &mut Option<Engine>) -> Result<Processed> {
+    let engine = match engine {
+        Some(engine) => engine,
+        None => engine.insert(Engine::new().map_err(|failure| anyhow!("cannot start a codec: {failure}"))?),
+    };
+    let images = work.process(&mut sample, engine);
+    Ok(Processed { sample, images })
+}
+
+/// Where samples, reports and counts go, in the order of the input.
+struct Output {
+    shard: Shard,
+    report: Option<Report>,
+    tally: SharedTally,
+    on_error: OnError,
+}
+
+impl Output {
+    fn write(&mut self, Processed { sample, images }: Processed) -> Result<()> {
+        if let Some(report) = &mut self.report {
+            images.iter().try_for_each(|image| report.write(&sample.key, image))?;
+        }
+        let failed = images.iter().find_map(|image| Some((image, image.result.as_ref().err()?)));
+        let Some((image, failure)) = failed else {
+            self.tally.add(|tally| tally.done());
+            return self.shard.write(&sample);
+        };
+        let line = format!("{}: {}.{}: {failure}", sample.source, sample.key, image.field);
+        match self.on_error {
+            OnError::Abort => return Err(anyhow!(line)),
+            OnError::Skip => messages::detail(&line),
+            OnError::Keep => {
+                messages::detail(&format!("{line}; kept as it was"));
+                self.shard.write(&sample)?;
+            }
+        }
+        self.tally.add(|tally| tally.fail(failure.code.name()));
+        Ok(())
+    }
+}
