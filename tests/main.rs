@@ -12,4 +12,6 @@ mod kills;
 mod manual;
 mod tarcat;
 mod tarcheck;
+#[cfg(feature = "tarresize")]
+mod tarresize;
 mod tarsplit;
