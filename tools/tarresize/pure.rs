@@ -1,14 +1,14 @@
 //! The JPEG codec in Rust alone, for builds without cmake and nasm: no planes, no scaling while decoding.
 
-use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use jpeg_encoder::{ChromaSubsamplingMethod, ColorType, Encoder, SamplingFactor};
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
 use crate::failure::{Code, Failure};
-use crate::jpeg::{Decoded, Planes, Settings, Subsampling, layout};
-use crate::markers::Markers;
+use crate::jpeg::{Decoded, Planes, Settings, Subsampling};
+use crate::markers::{Color, Markers};
 use crate::picture::{Layout, Picture};
 
 /// Scans beyond this make a progressive JPEG a bomb of time.
@@ -32,9 +32,10 @@ impl Codec {
 
     /// Decodes to pixels at the full size.
     pub fn pixels(&mut self, bytes: &[u8], markers: &Markers, _: u32) -> Result<Decoded, Failure> {
-        // Inks are turned into light by the decoder, which takes them for inverted ones, as nearly all are.
-        let (layout, space) = match layout(markers.color) {
-            Layout::Gray => (Layout::Gray, ColorSpace::Luma),
+        // The decoder turns inks into light, and takes all of them for inverted ones.
+        let (layout, space) = match markers.color {
+            Color::Gray => (Layout::Gray, ColorSpace::Luma),
+            Color::Cmyk { inverted: false } => (Layout::Cmyk, ColorSpace::CMYK),
             _ => (Layout::Rgb, ColorSpace::RGB),
         };
         let options = DecoderOptions::new_safe()
@@ -72,6 +73,7 @@ impl Codec {
         let mut out = Vec::new();
         let mut encoder = Encoder::new(&mut out, settings.quality.max(1));
         encoder.set_progressive(settings.progressive);
+        encoder.set_chroma_subsampling_method(ChromaSubsamplingMethod::Average);
         encoder.set_sampling_factor(match settings.subsampling {
             Subsampling::Half => SamplingFactor::F_2_2,
             Subsampling::Full => SamplingFactor::F_1_1,
