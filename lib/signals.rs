@@ -83,7 +83,15 @@ pub fn end_group(leader: u32, signal: Signal) {
     }
 }
 
-fn clean_up() {
+/// Whether the process is on its way out: children are being ended, paths removed. A thread that
+/// sees this starts nothing new.
+pub fn is_ending() -> bool {
+    guarded().ending
+}
+
+/// Ends every guarded child and removes every guarded path, for a run that fails while other
+/// threads are at work. Nothing may be started afterwards.
+pub fn clean_up() {
     let (groups, paths) = {
         let mut guarded = guarded();
         guarded.ending = true;
@@ -98,7 +106,17 @@ fn clean_up() {
     for &leader in &groups {
         end_group(leader as u32, Signal::KILL);
     }
-    for path in paths {
-        _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
+    paths.iter().for_each(|path| remove(path));
+}
+
+/// Removes a file or a whole directory. A thread that has not noticed the end yet may still put
+/// something into it, so it is tried more than once.
+fn remove(path: &Path) {
+    for _ in 0..20 {
+        let removed = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir_all(path));
+        if removed.is_ok() || std::fs::symlink_metadata(path).is_err() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
