@@ -65,6 +65,14 @@ impl<W: Write> Writer<W> {
         self.put(bytes)
     }
 
+    /// Ends the current member and writes everything gathered, for a reader that waits for it.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.end_member()?;
+        self.out.write_all(&self.gathered)?;
+        self.gathered.clear();
+        self.out.flush()
+    }
+
     /// Writes the end of the archive and everything gathered, and hands the output back.
     pub fn finish(mut self) -> io::Result<W> {
         self.end_member()?;
