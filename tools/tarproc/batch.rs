@@ -1,0 +1,113 @@
+//! Several samples to one command, each in a sub-directory of its own.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use tarpipe::sample::Sample;
+
+use crate::command::{self, Finished};
+use crate::directory::{self, Directory};
+use crate::failure::Failure;
+use crate::job::{Attempt, Way};
+use crate::log::Log;
+use crate::pack::{Origin, Packed};
+use crate::shell::{Settings, spare};
+
+/// Runs the command on many samples at a time.
+pub struct Batch {
+    settings: Arc<Settings>,
+}
+
+impl Batch {
+    /// With directories as `settings` say.
+    pub fn new(settings: Arc<Settings>) -> Self {
+        Batch { settings }
+    }
+
+    fn unpack(&self, index: u64, samples: &[Sample]) -> Result<Directory, Failure> {
+        let directory = Directory::create(&self.settings.scratch, format!("{index:09}"))?;
+        let filled = samples.iter().enumerate().try_for_each(|(i, sample)| {
+            let own = directory::create(directory.handle(), &name(i))?;
+            directory::unpack(own.as_fd(), &self.settings.packing.base, sample)
+        });
+        match filled {
+            Ok(()) => Ok(directory),
+            Err(failure) => {
+                _ = directory.remove(None);
+                Err(failure)
+            }
+        }
+    }
+
+    fn run(&self, index: u64, count: usize, directory: &Directory) -> Finished {
+        let mut command = self.settings.interpreter.command();
+        let path = directory.path();
+        command.env("TARPROC_INDEX", index.to_string()).env("TARPROC_COUNT", count.to_string());
+        command.env("PWD", &path).current_dir(path);
+        command::run(command, None, self.settings.stdout, self.settings.limits)
+    }
+
+    fn pack(&self, directory: BorrowedFd<'_>, i: usize, origin: &Origin) -> Result<Packed, Failure> {
+        if !self.settings.packs {
+            return Ok(Packed::default());
+        }
+        let name = CString::new(name(i)).unwrap_or_default();
+        let own = match directory::open(directory, &name) {
+            Ok(own) => own,
+            Err(Errno::NOENT) => return Ok(Packed::default()), // removed with all its fields
+            Err(err) => return Err(Failure::system("open a sub-directory", err)),
+        };
+        self.settings.packing.pack(own.as_fd(), &directory::list(own.as_fd())?, origin, Vec::new())
+    }
+
+    /// What is left of every sample. Names beside the sub-directories are counted with the first.
+    fn collect(
+        &self,
+        directory: &Directory,
+        origins: &[Origin],
+        verdict: Result<(), Failure>,
+    ) -> Result<Vec<Result<Packed, Failure>>, Failure> {
+        self.settings.judge(verdict)?;
+        directory.check()?;
+        let ours: Vec<String> = (0..origins.len()).map(name).collect();
+        let is_ours = |entry: &directory::Entry| {
+            entry.kind == FileType::Directory && ours.iter().any(|name| name.as_bytes() == entry.name.to_bytes())
+        };
+        let others = directory::list(directory.handle())?.iter().filter(|entry| !is_ours(entry)).count();
+        let mut results: Vec<_> =
+            origins.iter().enumerate().map(|(i, origin)| self.pack(directory.handle(), i, origin)).collect();
+        if let Some(Ok(first)) = results.first_mut() {
+            first.ignored += others as u64;
+        }
+        Ok(results)
+    }
+}
+
+impl Way for Batch {
+    fn attempt(&mut self, index: u64, samples: &mut [Sample], keep: bool) -> Attempt {
+        command::wait_if_ending();
+        let directory = match self.unpack(index, samples) {
+            Ok(directory) => directory,
+            Err(failure) => return Attempt::failed(samples.len(), &failure, Log::default()),
+        };
+        let origins: Vec<Origin> = samples.iter().map(Origin::of).collect();
+        if !keep {
+            samples.iter_mut().for_each(|sample| drop(spare(sample)));
+        }
+        let Finished { verdict, stdout, log } = self.run(index, samples.len(), &directory);
+        let collected = self.collect(&directory, &origins, verdict);
+        let removed = directory.remove(None);
+        match collected.and_then(|results| removed.map(|()| results)) {
+            Ok(results) => Attempt { results, stdout, log },
+            Err(failure) => Attempt::failed(samples.len(), &failure, log),
+        }
+    }
+}
+
+/// The sub-directory of the i-th sample of a batch.
+fn name(i: usize) -> String {
+    format!("{i:06}")
+}

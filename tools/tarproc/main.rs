@@ -1,0 +1,337 @@
+//! Samples in, samples out, and between them a command on every sample, in parallel and in order.
+//! A sample that fails is left out and counted; none is ever passed on unprocessed.
+
+mod batch;
+mod budget;
+mod command;
+mod directory;
+mod each;
+mod failure;
+mod fast;
+mod file;
+mod input;
+mod interpreter;
+mod job;
+mod link;
+mod log;
+mod outlet;
+mod pack;
+mod scratch;
+mod shell;
+mod worker;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use clap::Parser;
+use tarpipe::cli::{self, Held, Input, Outcome, Packing, Parallel, Samples, SharedTally, Talk, Usage};
+use tarpipe::pool;
+use tarpipe::report::MaxFailures;
+use tarpipe::sample::Sample;
+use tarpipe::shard::Shard;
+use tarpipe::signals;
+use tarpipe::sink::{Options, Sink};
+use tarpipe::slice::Slice;
+
+use batch::Batch;
+use budget::Budget;
+use command::{Limits, Stdout};
+use each::{Each, Fields};
+use input::{Choice, Jobs, Mode, Pieces};
+use interpreter::Interpreter;
+use job::Way;
+use outlet::{OnError, Outlet};
+use scratch::Scratch;
+use shell::{Settings, Shell};
+use worker::Worker;
+
+/// Run a command on every sample
+///
+/// Each sample is unpacked into a directory of its own, the command runs there, what is left is
+/// packed as the new sample, and the directory goes away. Fields are the files sample.EXT; beside
+/// them __key__ holds the key and __source__ the name of the stream. A command that changes
+/// __key__ changes the key; one that removes every field drops the sample. Files with other names
+/// are ignored and counted. TARPROC_KEY, TARPROC_SOURCE and TARPROC_INDEX are in the environment.
+///
+/// Without -o nothing is packed: what the commands write to stdout is printed, whole for each sample
+/// and in order. With -o it goes to stderr.
+///
+/// A command that fails, hangs, leaves something running or leaves something behind that cannot be
+/// packed costs its sample, never the run: exit_status, signal, timeout, left_running,
+/// directory_gone, unreadable, not_a_file, link_outside, too_large, disk_full, bad_key, same_key
+/// and duplicate_field are the reasons that are counted.
+#[derive(Parser)]
+#[command(name = "tarproc", version, after_long_help = EXAMPLES)]
+struct Args {
+    /// Run this line on every sample
+    #[arg(short, long, value_name = "COMMAND", conflicts_with_all = ["script", "worker"])]
+    command: Option<String>,
+
+    /// Run this file on every sample
+    #[arg(short, long, value_name = "FILE", conflicts_with = "worker")]
+    script: Option<String>,
+
+    /// What runs the line or the file, and its flags
+    #[arg(long, value_name = "PROGRAM", default_value = "bash")]
+    interpreter: String,
+
+    /// Pass field EXT through the command, stdin to stdout, as field EXT or NEW; no directory is made
+    #[arg(long, value_name = "EXT[:NEW]", conflicts_with_all = ["worker", "batch", "multi", "subdirs", "fast_shell"])]
+    each: Option<Fields>,
+
+    /// Run N processes that read samples and write answers for as long as there are any
+    ///
+    /// For programs that are slow to start. They read a tar stream in which an empty member __end__
+    /// follows each sample, and answer in kind; tarworker.py does it for Python. A worker that
+    /// dies costs the sample it worked on and is started again.
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["batch", "multi", "subdirs", "fast_shell"])]
+    worker: Option<String>,
+
+    /// Give N samples to each run of the command, in the sub-directories 000000, 000001, …
+    #[arg(long, value_name = "N", conflicts_with_all = ["fast_shell", "subdirs"], value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
+
+    /// Fork a running bash for each sample instead of starting a new one
+    ///
+    /// Faster, but $$ is then the same for all samples, and $0, $SHLVL and $BASH_SUBSHELL differ.
+    #[arg(long)]
+    fast_shell: bool,
+
+    /// Run N commands at a time; 0 is one for each core
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    parallel: usize,
+
+    /// What to do when a command fails
+    #[arg(short = 'e', long, value_name = "WHAT", default_value = "skip")]
+    on_error: OnError,
+
+    /// Try a sample again up to N times
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    retries: u32,
+
+    /// End a command, and all it started, after SECONDS
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+
+    /// Exit with status 3 when more samples fail than N or P%; otherwise when all do
+    #[arg(long, value_name = "N|P%")]
+    max_failures: Option<MaxFailures>,
+
+    /// Write failed samples there, as they came, with the log of the command in tarproc.log
+    #[arg(long, value_name = "FILE")]
+    failed: Option<String>,
+
+    /// Stop after N samples
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+
+    /// Take only samples LO, LO+STEP, … below HI
+    #[arg(long, value_name = "LO:HI[:STEP]")]
+    slice: Option<Slice>,
+
+    /// Unpack only these fields; the others do not come back
+    #[arg(short, long, value_name = "FIELDS")]
+    fields: Option<String>,
+
+    /// Add what the command said to the sample, as field EXT
+    #[arg(long, value_name = "EXT", requires = "output")]
+    add_log: Option<String>,
+
+    /// Print what the commands write to stdout even with -o
+    #[arg(short = 'O', long, requires = "output")]
+    command_output: bool,
+
+    /// What the names of a sample's files start with
+    #[arg(short, long, value_name = "NAME", default_value = "sample")]
+    base: String,
+
+    /// Pack sample-N.* files as samples of their own, with the key in sample-N.__key__ or KEY/N
+    #[arg(short, long, requires = "output")]
+    multi: bool,
+
+    /// Pack sub-directories as samples of their own, with the key in N/__key__ or KEY/N
+    #[arg(short = 'S', long, requires = "output")]
+    subdirs: bool,
+
+    /// Leave the directories there, and say where
+    #[arg(long)]
+    keep_dirs: bool,
+
+    /// Make the directories in DIR; otherwise on a tmpfs with room, or in TMPDIR
+    #[arg(long, value_name = "DIR")]
+    tmpdir: Option<PathBuf>,
+
+    /// Write samples as they are done, not in their order
+    #[arg(long)]
+    unordered: bool,
+
+    /// What the sources hold
+    #[arg(long, value_name = "MODE", default_value = "tar")]
+    mode: Mode,
+
+    /// Pack samples and write them to NAME: a path, an http(s):// URL (PUT), pipe:COMMAND, - for stdout
+    #[arg(short, long, value_name = "NAME")]
+    output: Option<String>,
+
+    #[command(flatten)]
+    packing: Packing,
+    #[command(flatten)]
+    held: Held,
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    talk: Talk,
+}
+
+const EXAMPLES: &str = "Examples:
+  # What does the command see?
+  tarproc -c ls --count 3 train-0000.tar
+
+  # Pictures in another format, on all cores
+  tarproc -p 0 -c 'convert sample.jpg sample.ppm; rm sample.jpg' train-0000.tar -o out.tar
+
+  # A field through a filter
+  tarproc --each json -c 'jq -c .caption' in.tar -o out.tar
+
+  # A Python program that stays
+  tarproc -p 4 --worker 'python3 embed.py' --timeout 60 --failed failed.tar in.tar -o out.tar";
+
+fn main() -> ExitCode {
+    cli::main(run)
+}
+
+fn run(args: Args) -> Result<Outcome> {
+    command::adopt_orphans();
+    let settings = Arc::new(settings(&args)?);
+    let tally = SharedTally::default();
+    let mut outlet = outlet(&args)?;
+    let processed = process(args, &settings, &tally, &mut outlet);
+    if processed.is_err() {
+        signals::clean_up();
+    }
+    let max_failures = processed?;
+    let mut counts = outlet.finish()?;
+    settings.scratch.finish();
+    counts.merge(&tally.take());
+    Ok(Outcome { tally: counts, max_failures })
+}
+
+fn seconds(text: &str) -> Result<Duration> {
+    let seconds: f64 = text.parse().map_err(|_| anyhow!("not a number of seconds"))?;
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| anyhow!("not a time to wait"))
+}
+
+fn settings(args: &Args) -> Result<Settings> {
+    if args.output.is_none() && (args.each.is_some() || args.worker.is_some()) {
+        bail!(Usage("--each and --worker make samples: say where to with -o FILE, or -o - for stdout".into()));
+    }
+    if args.fast_shell && args.interpreter != "bash" {
+        bail!(Usage("--fast-shell works with bash alone".into()));
+    }
+    if args.base.is_empty() || args.base.contains(['/', '.', '\0']) {
+        bail!(Usage("--base is the start of a file name, without dots".into()));
+    }
+    let line = args.command.as_deref().or(args.worker.as_deref());
+    let stdout = if args.output.is_none() || args.command_output { Stdout::Kept } else { Stdout::Logged };
+    Ok(Settings {
+        interpreter: Interpreter::new(&args.interpreter, line, args.script.as_deref())?,
+        packing: pack::Packing {
+            base: args.base.clone(),
+            multi: args.multi,
+            subdirs: args.subdirs,
+            max_sample: args.held.max_sample,
+        },
+        packs: args.output.is_some(),
+        limits: Limits { timeout: args.timeout, max_output: args.held.max_sample },
+        stdout,
+        ignore_status: args.on_error == OnError::Ignore,
+        scratch: Arc::new(Scratch::create(args.tmpdir.as_deref(), args.keep_dirs)?),
+    })
+}
+
+fn outlet(args: &Args) -> Result<Outlet> {
+    let mut outlet = Outlet::new(args.on_error, args.add_log.clone());
+    let parallel = Parallel { parallel: args.parallel };
+    let options = Options { compression: args.packing.compression(), threads: parallel.threads(), digest: false };
+    if args.command_output && args.output.as_deref() == Some("-") {
+        bail!(Usage("-O and -o - both write to stdout: use -o FILE".into()));
+    }
+    if let Some(name) = &args.output {
+        cli::refuse_terminal(name)?;
+        outlet.archive = Some(Shard::create(name, options)?);
+    }
+    if args.output.is_none() || args.command_output {
+        outlet.stdout = Some(Sink::create("-", Options::default())?);
+    }
+    if let Some(name) = &args.failed {
+        outlet.failed = Some(Shard::create(name, Options { compression: None, ..options })?);
+    }
+    Ok(outlet)
+}
+
+/// Everything from the sources to the outlet. Returns when no worker is left.
+fn process(
+    args: Args,
+    settings: &Arc<Settings>,
+    tally: &SharedTally,
+    outlet: &mut Outlet,
+) -> Result<Option<MaxFailures>> {
+    let parallel = Parallel { parallel: args.parallel }.threads();
+    let limits = pool::Limits { ordered: !args.unordered, bytes: u64::MAX, ..pool::Limits::for_workers(parallel) };
+    let samples = samples(&args, tally)?;
+    let (retries, keep, max_failures) = (args.retries, args.failed.is_some(), args.max_failures);
+    let jobs = Jobs::new(samples, choice(&args), Budget::new(parallel));
+    let (alive, all_ended) = mpsc::channel::<()>();
+    let factory = {
+        let settings = Arc::clone(settings);
+        move |_| {
+            let (mut way, alive) = (way(&args, &settings), alive.clone());
+            move |job| {
+                let _alive = &alive; // dropped with the worker
+                Ok(job::run(way.as_mut(), job, retries, keep))
+            }
+        }
+    };
+    // The budget counts bytes, so the pool need not.
+    pool::run(limits, jobs, |_| 0, factory, |answer| outlet.take(answer))?;
+    _ = all_ended.recv();
+    Ok(max_failures)
+}
+
+fn samples(args: &Args, tally: &SharedTally) -> Result<Box<dyn Iterator<Item = Result<Sample>> + Send>> {
+    let names = args.input.names()?;
+    cli::expect_bytes(&names);
+    let max_sample = args.held.max_sample;
+    Ok(match args.mode {
+        Mode::Tar => Box::new(Samples::new(names, args.input.ignore_eof, max_sample).counted_in(tally)),
+        mode => Box::new(Pieces::new(names, mode, max_sample, tally)),
+    })
+}
+
+fn choice(args: &Args) -> Choice {
+    let words = |list: &String| list.split([' ', ',']).filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    Choice {
+        slice: args.slice.unwrap_or(Slice::ALL).skip_and_count(0, args.count),
+        fields: args.fields.as_ref().map(words),
+        batch: args.batch.unwrap_or(1) as usize,
+    }
+}
+
+fn way(args: &Args, settings: &Arc<Settings>) -> Box<dyn Way> {
+    let settings = Arc::clone(settings);
+    if let Some(fields) = &args.each {
+        Box::new(Each::new(settings, fields.clone()))
+    } else if args.worker.is_some() {
+        Box::new(Worker::new(settings))
+    } else if args.batch.is_some() {
+        Box::new(Batch::new(settings))
+    } else {
+        Box::new(Shell::new(settings, args.fast_shell))
+    }
+}
