@@ -12,6 +12,8 @@ mod kills;
 mod manual;
 mod tarcat;
 mod tarcheck;
+mod tarproc;
+mod tarproc_hostile;
 #[cfg(feature = "tarresize")]
 mod tarresize;
 mod tarsplit;

@@ -13,7 +13,7 @@ pub use archives::{Archive, members, names};
 pub use tempfile::TempDir;
 
 /// All tools.
-pub const TOOLS: [&str; 4] = ["tarcat", "tarcheck", "tarresize", "tarsplit"];
+pub const TOOLS: [&str; 5] = ["tarcat", "tarcheck", "tarproc", "tarresize", "tarsplit"];
 
 /// Where a tool's binary is.
 pub fn tool(name: &str) -> PathBuf {
