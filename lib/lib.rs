@@ -20,6 +20,8 @@ pub mod compression;
 pub mod digest;
 pub mod expression;
 pub mod index;
+#[cfg(feature = "tables")]
+pub mod ledger;
 pub mod man;
 pub mod messages;
 pub mod name;
@@ -38,4 +40,6 @@ pub mod size;
 pub mod slice;
 pub mod source;
 pub mod stream;
+#[cfg(feature = "tables")]
+pub mod table;
 pub mod template;

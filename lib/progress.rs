@@ -14,6 +14,7 @@ use crate::messages;
 use crate::size;
 
 static SAMPLES: AtomicU64 = AtomicU64::new(0);
+static FAILED: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 /// Stored bytes of all sources; 0 while unknown.
 static TOTAL: AtomicU64 = AtomicU64::new(0);
@@ -24,6 +25,16 @@ const LINE_EVERY: Duration = Duration::from_secs(30);
 /// One more sample went through.
 pub fn add_sample() {
     SAMPLES.fetch_add(1, Ordering::Relaxed);
+}
+
+/// One more item failed.
+pub fn add_failed() {
+    FAILED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Bytes that came in by another way than through [`Counted`].
+pub fn add_bytes(bytes: u64) {
+    BYTES.fetch_add(bytes, Ordering::Relaxed);
 }
 
 /// How many bytes there are to read in all, if that is known.
@@ -97,7 +108,11 @@ fn draw(started: Instant) {
 
 fn line(elapsed: Duration) -> String {
     let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    describe(load(&SAMPLES), load(&BYTES), load(&TOTAL), elapsed)
+    let mut text = describe(load(&SAMPLES), load(&BYTES), load(&TOTAL), elapsed);
+    if load(&FAILED) > 0 {
+        text += &format!(", {} failed", load(&FAILED));
+    }
+    text
 }
 
 /// `1200 samples, 400/s, 38.1 MB/s, 45 %, 0:12 left`

@@ -18,6 +18,10 @@ struct Guarded {
     ending: bool,
 }
 
+type Hook = Box<dyn FnOnce() + Send>;
+
+static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
+
 static GUARDED: Mutex<Guarded> = Mutex::new(Guarded { paths: BTreeSet::new(), groups: BTreeSet::new(), ending: false });
 
 fn guarded() -> MutexGuard<'static, Guarded> {
@@ -35,6 +39,10 @@ pub fn listen() -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
+            let hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(hook) = hook {
+                hook();
+            }
             clean_up();
             // Does not return: the default action of all three is to end the process.
             _ = signal_hook::low_level::emulate_default_handler(signal);
@@ -49,6 +57,12 @@ pub fn yield_to_signal() {
     while RECEIVED.load(Ordering::SeqCst) {
         std::thread::park();
     }
+}
+
+/// Runs `hook` between a signal and the end, for a tool that has last words: a report of what is
+/// not done. It must return soon.
+pub fn before_end(hook: impl FnOnce() + Send + 'static) {
+    *HOOK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
 }
 
 /// A temporary file or directory, removed when a signal ends the process. On every other way

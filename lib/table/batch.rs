@@ -1,0 +1,144 @@
+//! Record batches as rows: what parquet and arrow share.
+
+use anyhow::{Context, Result};
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::{DataType, Field, Schema};
+use base64::Engine;
+use serde_json::{Map, Value};
+
+use super::{Cell, Column, Flow, Row, Visitor};
+
+/// Hands the rows of a batch over; the first one has the number `first`.
+pub fn visit(batch: &RecordBatch, first: u64, visitor: &mut dyn Visitor) -> Result<Flow> {
+    let schema = batch.schema();
+    let columns: Vec<(&str, Cells<'_>)> = (schema.fields().iter().zip(batch.columns()))
+        .map(|(field, array)| Ok((field.name().as_str(), Cells::new(array)?)))
+        .collect::<Result<_>>()?;
+    let mut cells = Vec::with_capacity(columns.len());
+    for row in 0..batch.num_rows() {
+        cells.clear();
+        cells.extend(columns.iter().map(|(name, column)| (*name, column.get(row))));
+        if visitor.row(&Row { number: first + row as u64, cells: &cells })?.is_break() {
+            return Ok(Flow::Break(()));
+        }
+    }
+    Ok(Flow::Continue(()))
+}
+
+/// Names and types of a schema.
+pub fn columns(schema: &Schema) -> Vec<Column> {
+    let column = |field: &Field| Column { name: field.name().clone(), kind: field.data_type().to_string() };
+    schema.fields().iter().map(|field| column(field)).collect()
+}
+
+/// A column ready to be read row by row, without a look at its type for every cell.
+enum Cells<'a> {
+    Text(&'a arrow_array::StringArray),
+    LargeText(&'a arrow_array::LargeStringArray),
+    TextView(&'a arrow_array::StringViewArray),
+    Bool(&'a arrow_array::BooleanArray),
+    Int32(&'a arrow_array::Int32Array),
+    Int64(&'a arrow_array::Int64Array),
+    Single(&'a arrow_array::Float32Array),
+    Float(&'a arrow_array::Float64Array),
+    /// Everything rarer, turned into JSON for the whole batch.
+    Json(Vec<String>),
+}
+
+impl<'a> Cells<'a> {
+    fn new(array: &'a ArrayRef) -> Result<Self> {
+        Ok(match array.data_type() {
+            DataType::Utf8 => Cells::Text(array.as_string()),
+            DataType::LargeUtf8 => Cells::LargeText(array.as_string()),
+            DataType::Utf8View => Cells::TextView(array.as_string_view()),
+            DataType::Boolean => Cells::Bool(array.as_boolean()),
+            DataType::Int32 => Cells::Int32(array.as_primitive()),
+            DataType::Int64 => Cells::Int64(array.as_primitive()),
+            DataType::Float32 => Cells::Single(array.as_primitive()),
+            DataType::Float64 => Cells::Float(array.as_primitive()),
+            _ => Cells::Json((0..array.len()).map(|row| Ok(value(array, row)?.to_string())).collect::<Result<_>>()?),
+        })
+    }
+
+    fn get(&self, row: usize) -> Cell<'_> {
+        match self {
+            Cells::Text(array) if array.is_valid(row) => Cell::Text(array.value(row)),
+            Cells::LargeText(array) if array.is_valid(row) => Cell::Text(array.value(row)),
+            Cells::TextView(array) if array.is_valid(row) => Cell::Text(array.value(row)),
+            Cells::Bool(array) if array.is_valid(row) => Cell::Bool(array.value(row)),
+            Cells::Int32(array) if array.is_valid(row) => Cell::Int(array.value(row).into()),
+            Cells::Int64(array) if array.is_valid(row) => Cell::Int(array.value(row)),
+            Cells::Single(array) if array.is_valid(row) => Cell::Single(array.value(row)),
+            Cells::Float(array) if array.is_valid(row) => Cell::Float(array.value(row)),
+            Cells::Json(values) => Cell::Json(&values[row]),
+            _ => Cell::Null,
+        }
+    }
+}
+
+/// One cell of any type as JSON: nested types as arrays and objects, bytes as text where they are
+/// UTF-8 and as base64 where not, dates and decimals as arrow prints them.
+fn value(array: &ArrayRef, row: usize) -> Result<Value> {
+    if array.is_null(row) {
+        return Ok(Value::Null);
+    }
+    Ok(match array.data_type() {
+        DataType::Null => Value::Null,
+        DataType::Boolean => array.as_boolean().value(row).into(),
+        DataType::Int8 => array.as_primitive::<Int8Type>().value(row).into(),
+        DataType::Int16 => array.as_primitive::<Int16Type>().value(row).into(),
+        DataType::Int32 => array.as_primitive::<Int32Type>().value(row).into(),
+        DataType::Int64 => array.as_primitive::<Int64Type>().value(row).into(),
+        DataType::UInt8 => array.as_primitive::<UInt8Type>().value(row).into(),
+        DataType::UInt16 => array.as_primitive::<UInt16Type>().value(row).into(),
+        DataType::UInt32 => array.as_primitive::<UInt32Type>().value(row).into(),
+        DataType::UInt64 => array.as_primitive::<UInt64Type>().value(row).into(),
+        DataType::Float16 => array.as_primitive::<Float16Type>().value(row).to_f64().into(),
+        DataType::Float32 => array.as_primitive::<Float32Type>().value(row).into(),
+        DataType::Float64 => array.as_primitive::<Float64Type>().value(row).into(),
+        DataType::Utf8 => array.as_string::<i32>().value(row).into(),
+        DataType::LargeUtf8 => array.as_string::<i64>().value(row).into(),
+        DataType::Utf8View => array.as_string_view().value(row).into(),
+        DataType::Binary => bytes(array.as_binary::<i32>().value(row)),
+        DataType::LargeBinary => bytes(array.as_binary::<i64>().value(row)),
+        DataType::BinaryView => bytes(array.as_binary_view().value(row)),
+        DataType::FixedSizeBinary(_) => bytes(array.as_fixed_size_binary().value(row)),
+        DataType::List(_) => list(&array.as_list::<i32>().value(row))?,
+        DataType::LargeList(_) => list(&array.as_list::<i64>().value(row))?,
+        DataType::FixedSizeList(..) => list(&array.as_fixed_size_list().value(row))?,
+        DataType::Struct(fields) => {
+            let columns = array.as_struct().columns();
+            let mut object = Map::new();
+            for (field, column) in fields.iter().zip(columns) {
+                object.insert(field.name().clone(), value(column, row)?);
+            }
+            Value::Object(object)
+        }
+        DataType::Dictionary(..) => dictionary(array, row)?,
+        _ => {
+            let options = FormatOptions::default();
+            let printed = ArrayFormatter::try_new(array.as_ref(), &options)?.value(row).to_string();
+            printed.into()
+        }
+    })
+}
+
+fn list(elements: &ArrayRef) -> Result<Value> {
+    (0..elements.len()).map(|at| value(elements, at)).collect::<Result<Vec<_>>>().map(Value::Array)
+}
+
+fn dictionary(array: &ArrayRef, row: usize) -> Result<Value> {
+    let dictionary = array.as_any_dictionary();
+    let at = *dictionary.normalized_keys().get(row).context("a dictionary key is out of range")?;
+    value(dictionary.values(), at)
+}
+
+fn bytes(bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(_) => base64::prelude::BASE64_STANDARD.encode(bytes).into(),
+    }
+}

@@ -1,0 +1,141 @@
+//! A cell: one value of a row, borrowed from where it was decoded.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// One value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cell<'a> {
+    /// No value.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A whole number that may not fit into `Int`.
+    Uint(u64),
+    /// A single-precision number: it prints shorter than the same number widened.
+    Single(f32),
+    /// A number.
+    Float(f64),
+    /// Text.
+    Text(&'a str),
+    /// Valid JSON text of any kind, on one line: decoded only when somebody looks into it.
+    Json(&'a str),
+}
+
+impl<'a> Cell<'a> {
+    /// Appends the cell as JSON. Numbers that JSON does not have (NaN) become null.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        match *self {
+            Cell::Null => out.extend_from_slice(b"null"),
+            Cell::Bool(value) => out.extend_from_slice(if value { b"true" } else { b"false" }),
+            Cell::Int(value) => append(out, &value),
+            Cell::Uint(value) => append(out, &value),
+            Cell::Single(value) => append(out, &value),
+            Cell::Float(value) => append(out, &value),
+            Cell::Text(text) if is_plain(text) => {
+                out.push(b'"');
+                out.extend_from_slice(text.as_bytes());
+                out.push(b'"');
+            }
+            Cell::Text(text) => append(out, text),
+            Cell::Json(text) => out.extend_from_slice(text.as_bytes()),
+        }
+    }
+
+    /// The cell as a JSON value.
+    pub fn to_value(&self) -> Value {
+        match *self {
+            Cell::Text(text) => Value::from(text),
+            Cell::Json(text) => serde_json::from_str(text).unwrap_or(Value::Null),
+            Cell::Single(value) => Value::from(f64::from(value)),
+            Cell::Null => Value::Null,
+            Cell::Bool(value) => Value::from(value),
+            Cell::Int(value) => Value::from(value),
+            Cell::Uint(value) => Value::from(value),
+            Cell::Float(value) => Value::from(value),
+        }
+    }
+
+    /// The cell as people would read it; None where there is no value.
+    pub fn text(&self) -> Option<Cow<'a, str>> {
+        match *self {
+            Cell::Null | Cell::Json("null") => None,
+            Cell::Text(text) => Some(Cow::Borrowed(text)),
+            Cell::Json(text) => Some(json_text(text)),
+            other => {
+                let mut out = Vec::new();
+                other.write_json(&mut out);
+                Some(Cow::Owned(String::from_utf8_lossy(&out).into_owned()))
+            }
+        }
+    }
+
+    /// What kind of value this is, for people to read.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Cell::Null => "null",
+            Cell::Bool(_) => "bool",
+            Cell::Int(_) | Cell::Uint(_) | Cell::Single(_) | Cell::Float(_) => "number",
+            Cell::Text(_) => "text",
+            Cell::Json(text) => match text.as_bytes().first() {
+                Some(b'"') => "text",
+                Some(b'[') => "list",
+                Some(b'{') => "object",
+                Some(b't' | b'f') => "bool",
+                Some(b'n') => "null",
+                _ => "number",
+            },
+        }
+    }
+
+    /// Whether there is no value. Empty text is one.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Cell::Null | Cell::Json("null"))
+    }
+}
+
+fn json_text(json: &str) -> Cow<'_, str> {
+    match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(inner) if !inner.contains('\\') => Cow::Borrowed(inner),
+        Some(_) => Cow::Owned(serde_json::from_str(json).unwrap_or_default()),
+        None => Cow::Borrowed(json),
+    }
+}
+
+/// Whether JSON has the text as it stands. Without an early way out the loop runs on whole vectors.
+fn is_plain(text: &str) -> bool {
+    !text.bytes().fold(false, |special, byte| special | (byte < b' ') | (byte == b'"') | (byte == b'\\'))
+}
+
+/// Serialising numbers and text into a Vec cannot fail.
+fn append<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    let written = serde_json::to_writer(&mut *out, value);
+    debug_assert!(written.is_ok());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_json_whatever_they_hold() {
+        let cases = [
+            (Cell::Text("plain ü"), "\"plain ü\""),
+            (Cell::Text("a\"b\\c\nd\u{1}"), "\"a\\\"b\\\\c\\nd\\u0001\""),
+            (Cell::Single(0.3), "0.3"),
+            (Cell::Float(f64::NAN), "null"),
+            (Cell::Int(-5), "-5"),
+            (Cell::Json("[1, 2]"), "[1, 2]"),
+        ];
+        for (cell, json) in cases {
+            let mut out = Vec::new();
+            cell.write_json(&mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), json);
+        }
+        assert_eq!(Cell::Json("\"a\\nb\"").text().unwrap(), "a\nb");
+        assert_eq!(Cell::Json("null").text(), None);
+    }
+}

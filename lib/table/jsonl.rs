@@ -1,0 +1,92 @@
+//! jsonl: an object a line. Values are passed on as they stand, unparsed.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::BufRead;
+
+use anyhow::Result;
+use serde::de::{Deserializer, MapAccess, Visitor as Decode};
+use serde_json::value::RawValue;
+
+use super::text::{Blocks, lines, without_bom};
+use super::{Cell, Columns, Flow, Row, Visitor};
+
+/// Keys and unparsed values of one object.
+pub(super) struct Fields<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> serde::Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(DecodeFields)
+    }
+}
+
+struct DecodeFields;
+
+impl<'de> Decode<'de> for DecodeFields {
+    type Value = Fields<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+        let mut fields = Vec::with_capacity(8);
+        while let Some(Name(name)) = map.next_key()? {
+            fields.push((name, map.next_value()?));
+        }
+        Ok(Fields(fields))
+    }
+}
+
+/// A key that borrows when it has no escapes.
+#[derive(serde::Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+pub fn visit(stream: impl BufRead, columns: &Columns, visitor: &mut dyn Visitor) -> Result<Flow> {
+    let mut blocks = Blocks::new(stream);
+    let mut number = 0;
+    while let Some(block) = blocks.next()? {
+        for line in lines(block) {
+            number += 1;
+            let line = if number == 1 { without_bom(line) } else { line };
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let flow = match parse(line) {
+                Ok(fields) => visit_fields(number, &fields, columns, visitor)?,
+                Err(why) => visitor.bad_row(number, &why)?,
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+    }
+    Ok(Flow::Continue(()))
+}
+
+/// Hands over one object as a row.
+pub(super) fn visit_fields(
+    number: u64,
+    fields: &Fields<'_>,
+    columns: &Columns,
+    visitor: &mut dyn Visitor,
+) -> Result<Flow> {
+    let mut cells = Vec::with_capacity(fields.0.len());
+    for (name, value) in &fields.0 {
+        if columns.wants(name) {
+            cells.push((&**name, Cell::Json(value.get())));
+        }
+    }
+    visitor.row(&Row { number, cells: &cells })
+}
+
+fn parse(line: &[u8]) -> Result<Fields<'_>, String> {
+    let line = std::str::from_utf8(line).map_err(|_| String::from("not UTF-8"))?;
+    serde_json::from_str(line).map_err(|err| format!("not a JSON object: {}", without_place(&err)))
+}
+
+/// serde_json's message without `at line 1 column N`: the row is named already.
+fn without_place(err: &serde_json::Error) -> String {
+    let text = err.to_string();
+    text.split(" at line ").next().unwrap_or(&text).to_owned()
+}

@@ -1,0 +1,90 @@
+//! Lines in blocks: what the line formats share. A block holds whole lines only, so that
+//! rows can borrow from it.
+
+use std::io::BufRead;
+
+use anyhow::{Result, bail};
+
+/// A longer line is no row but a file of another kind.
+const MAX_LINE: usize = 64 << 20;
+
+/// Cuts a stream into blocks of whole lines.
+pub struct Blocks<R> {
+    stream: R,
+    buf: Vec<u8>,
+    /// How much of `buf` was handed out.
+    used: usize,
+    ended: bool,
+}
+
+impl<R: BufRead> Blocks<R> {
+    pub fn new(stream: R) -> Self {
+        Blocks { stream, buf: Vec::new(), used: 0, ended: false }
+    }
+
+    /// The next lines, each with its line end but perhaps the last; None at the end.
+    pub fn next(&mut self) -> Result<Option<&[u8]>> {
+        self.buf.drain(..self.used);
+        self.used = 0;
+        let mut searched = 0;
+        loop {
+            if let Some(at) = memchr::memrchr(b'\n', &self.buf[searched..]) {
+                self.used = searched + at + 1;
+                break;
+            }
+            searched = self.buf.len();
+            if self.ended {
+                self.used = searched;
+                break;
+            }
+            if searched > MAX_LINE {
+                bail!("a line is longer than {} MB", MAX_LINE >> 20);
+            }
+            let chunk = self.stream.fill_buf()?;
+            let read = chunk.len();
+            self.buf.extend_from_slice(chunk);
+            self.stream.consume(read);
+            self.ended = read == 0;
+        }
+        Ok((self.used > 0).then(|| &self.buf[..self.used]))
+    }
+}
+
+/// The lines of a block without their ends.
+pub fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = block;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let end = memchr::memchr(b'\n', rest);
+        let (line, after) = end.map_or((rest, &rest[rest.len()..]), |end| (&rest[..end], &rest[end + 1..]));
+        rest = after;
+        Some(line)
+    })
+}
+
+/// `text` without the mark that some editors put before UTF-8.
+pub fn without_bom(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufReader;
+
+    use super::*;
+
+    #[test]
+    fn lines_survive_any_cut_between_blocks() {
+        let text = b"one\ntwo, which is longer\n\nlast without end";
+        for capacity in 1..text.len() + 1 {
+            let mut blocks = Blocks::new(BufReader::with_capacity(capacity, &text[..]));
+            let mut seen = Vec::new();
+            while let Some(block) = blocks.next().unwrap() {
+                seen.extend(lines(block).map(<[u8]>::to_vec));
+            }
+            assert_eq!(seen, [&b"one"[..], b"two, which is longer", b"", b"last without end"], "{capacity}");
+        }
+    }
+}
