@@ -55,6 +55,10 @@ class Bench:
             part.rename(path)
         return str(path)
 
+    def check(self, command):
+        """Runs a command that makes a corpus."""
+        subprocess.run([str(word) for word in command], check=True)
+
     def python(self, *packages):
         """A Python that has these packages, or None when they cannot be installed."""
         home = self.cache / "venv"

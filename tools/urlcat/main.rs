@@ -1,0 +1,232 @@
+//! Tables in, rows out: one JSON object a line, with key, url, caption and the columns that
+//! are kept. It looks at no URL.
+
+mod inspect;
+mod line;
+mod pick;
+mod place;
+mod tables;
+mod unique;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use tarpipe::cli::{self, Outcome, Talk, Usage};
+use tarpipe::expression::Expression;
+use tarpipe::rank::Rank;
+use tarpipe::sink::{Options, Sink};
+use tarpipe::slice::Slice;
+use tarpipe::table::Format;
+
+use pick::{Lines, Pick};
+use place::{Place, Range};
+use tables::Tables;
+
+/// Concatenate tables of URLs into rows for fetch; pick, slice, sample and dedupe them
+///
+/// Reads txt (one URL a line), csv, tsv, json, jsonl, parquet and arrow or feather tables, each
+/// also compressed, and writes a JSON object a line. The format is recognised by the content.
+/// In txt and tsv, quotes are not special. Parquet is read batch by batch, only the columns that are
+/// needed; json tables made of columns have to be held in memory.
+///
+/// The flags act in this order: rows are counted off (--slice), filtered (--where), sampled
+/// (--sample), deduped (--unique) and numbered; the numbers make the keys and decide which
+/// rows --shard takes, so the parts of a run never overlap and no key comes twice.
+///
+/// The columns url, caption and key come first, under these names. A URL column that holds a
+/// list makes one sample of several files.
+#[derive(Parser)]
+#[command(name = "urlcat", version, after_long_help = EXAMPLES)]
+struct Args {
+    /// Tables: paths, folders, globs, http(s):// and other sources, - for stdin
+    ///
+    /// {0000..0147} and {a,b} make lists. An http(s):// URL without the suffix of a table is a row
+    /// itself. Without any table, stdin is read.
+    #[arg(value_name = "TABLE")]
+    tables: Vec<String>,
+
+    /// Read the names of more tables from FILE, one a line
+    #[arg(short = 'T', long, value_name = "FILE")]
+    files_from: Vec<String>,
+
+    /// Take every table for txt, csv, tsv, json, jsonl, parquet or arrow
+    #[arg(long, value_name = "FORMAT", value_parser = parse_format)]
+    format: Option<Format>,
+
+    /// The column with the URL
+    #[arg(long, value_name = "COLUMN", default_value = "url")]
+    url_col: String,
+
+    /// The column with the caption [default: caption, where there is one]
+    #[arg(long, value_name = "COLUMN")]
+    caption_col: Option<String>,
+
+    /// The column with the key [default: key, where there is one]
+    #[arg(long, value_name = "COLUMN", conflicts_with = "key")]
+    key_col: Option<String>,
+
+    /// Make keys from a template of {index}, {shard} and {row}
+    ///
+    /// index counts all rows, shard is index / --rows-per-shard, row is what remains of it.
+    /// {index:09} where nothing else is asked and the table has no column key.
+    #[arg(long, value_name = "TEMPLATE")]
+    key: Option<String>,
+
+    /// Keep only these other columns, such as 'NSFW similarity'; '' keeps none
+    #[arg(long, value_name = "COLUMNS")]
+    keep: Option<String>,
+
+    /// Keep the rows for which a CEL expression over the columns holds
+    ///
+    /// Such as 'similarity > 0.3 && width >= 256'. A row without a value that the expression
+    /// needs is left out and counted as no_value.
+    #[arg(long = "where", value_name = "EXPR", value_parser = parse_filter)]
+    filter: Option<Arc<Expression>>,
+
+    /// Keep only rows LO, LO+STEP, … below HI
+    #[arg(long, value_name = "LO:HI[:STEP]")]
+    slice: Option<Slice>,
+
+    /// Keep each row with probability P
+    #[arg(long, value_name = "P", value_parser = parse_share)]
+    sample: Option<f64>,
+
+    /// Repeat the same random choices with the same number
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+
+    /// Drop rows whose URL came before
+    ///
+    /// Exact for the first 8 million different URLs (about 300 MB); after that a URL is remembered
+    /// for at least the next 8 million different ones.
+    #[arg(long)]
+    unique: bool,
+
+    /// Take every N-th row from the I-th on; with --rows-per-shard, every N-th shard
+    ///
+    /// I counts from 0. env takes both from TARPIPE_SHARD (I/N), a Slurm array or a Kubernetes
+    /// Indexed Job.
+    #[arg(long, value_name = "I/N|env")]
+    shard: Option<Rank>,
+
+    /// Let --shard cut the rows into N ranges of equal length instead
+    ///
+    /// The tables are read twice, so they cannot come from stdin. Parquet tables without a
+    /// filter are only asked for their length.
+    #[arg(long, requires = "shard")]
+    contiguous: bool,
+
+    /// How many rows make a shard [default: 10000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    rows_per_shard: Option<u64>,
+
+    /// Print how many shards of --rows-per-shard the rows make, and nothing else
+    #[arg(long, conflicts_with_all = ["columns", "head"])]
+    count_shards: bool,
+
+    /// Print the columns of the first table and their types, and nothing else
+    #[arg(long)]
+    columns: bool,
+
+    /// Print the first N rows as they stand in the table, and nothing else
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "10", conflicts_with = "columns")]
+    head: Option<u64>,
+
+    /// Leave out rows and tables that cannot be read, and count them
+    #[arg(long)]
+    skip_bad: bool,
+
+    /// Write to NAME: a path, an http(s):// URL (PUT), pipe:COMMAND, - for stdout
+    #[arg(short, long, value_name = "NAME", default_value = "-")]
+    output: String,
+
+    #[command(flatten)]
+    talk: Talk,
+}
+
+const EXAMPLES: &str = "Examples:
+  # A table of LAION, filtered, for fetch
+  urlcat laion.parquet --url-col URL --caption-col TEXT --where 'similarity > 0.3' | fetch -o out.tar
+
+  # Look at a table first
+  urlcat --columns laion.parquet; urlcat --head 3 laion.parquet
+
+  # One of 16 jobs, with keys that no other job makes
+  urlcat 'part-*.parquet' --shard 3/16 --key '{shard:05}{row:04}' | fetch -o 3.tar
+
+  # URLs that follow a pattern
+  urlcat 'http://host/imagenet-{0000..0147}.tgz' | fetch --max-bytes 2G -o shards.tar";
+
+fn main() -> ExitCode {
+    cli::main(run)
+}
+
+fn run(args: Args) -> Result<Outcome> {
+    let tables = Tables::find(&args.tables, &args.files_from, args.format)?;
+    if args.columns {
+        return inspect::columns(&tables, &args.output);
+    }
+    if let Some(rows) = args.head {
+        return inspect::head(&tables, rows, &args.output);
+    }
+    if args.count_shards {
+        let rows = count(&args, &tables)?;
+        return inspect::say(&args.output, rows.div_ceil(args.rows_per_shard()));
+    }
+    let place = args.place(&tables)?;
+    let sink = Sink::create(&args.output, Options::default())?;
+    let mut pick = Pick::new(&args, place, Some(Lines::new(sink)))?;
+    tables.visit(&mut pick)?;
+    pick.finish()
+}
+
+impl Args {
+    fn rows_per_shard(&self) -> u64 {
+        self.rows_per_shard.unwrap_or(10_000)
+    }
+
+    /// Which of the numbered rows are this process's.
+    fn place(&self, tables: &Tables) -> Result<Place> {
+        let Some(rank) = self.shard else { return Ok(Place::All) };
+        if !self.contiguous {
+            let per_piece = self.rows_per_shard.unwrap_or(1);
+            return Ok(Place::Stride { rank, per_piece });
+        }
+        if tables.has_stdin() {
+            bail!(Usage("--contiguous reads the tables twice, which stdin cannot: name a file".into()));
+        }
+        Ok(Place::Range(Range::of(rank, count(self, tables)?)))
+    }
+}
+
+/// How many rows come out of all tables, before --shard.
+fn count(args: &Args, tables: &Tables) -> Result<u64> {
+    let is_plain =
+        args.filter.is_none() && args.slice.is_none() && args.sample.is_none() && !args.unique && !args.skip_bad;
+    if let Some(rows) = if is_plain { tables.known_rows()? } else { None } {
+        return Ok(rows);
+    }
+    let mut pick = Pick::new(args, Place::All, None)?;
+    tables.visit(&mut pick)?;
+    Ok(pick.count())
+}
+
+fn parse_format(name: &str) -> Result<Format> {
+    match Format::from_name(name) {
+        Some(format) => Ok(format),
+        None => bail!("no such format (txt, csv, tsv, json, jsonl, parquet, arrow)"),
+    }
+}
+
+fn parse_filter(text: &str) -> Result<Arc<Expression>> {
+    Expression::parse(text).map(Arc::new)
+}
+
+fn parse_share(text: &str) -> Result<f64> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => bail!("not a number from 0 to 1"),
+    }
+}

@@ -1,0 +1,236 @@
+//! What becomes of a row: counted off, filtered, sampled, deduped, numbered, written.
+
+use std::io::Write;
+
+use anyhow::{Result, anyhow, bail};
+use tarpipe::cli::{Outcome, Usage};
+use tarpipe::expression::{Expression, from_json};
+use tarpipe::messages;
+use tarpipe::random::Random;
+use tarpipe::report::Tally;
+use tarpipe::sink::Sink;
+use tarpipe::slice::Slice;
+use tarpipe::table::{Columns, Flow, Row, Table, Visitor};
+use tarpipe::template::Template;
+
+use super::Args;
+use super::line::{Names, write_row};
+use super::place::Place;
+use super::unique::Unique;
+
+/// Rows are gathered into blocks of this size before they are written.
+const BLOCK: usize = 256 << 10;
+
+/// The rows' way to the output.
+pub struct Lines {
+    sink: Sink,
+    buf: Vec<u8>,
+}
+
+impl Lines {
+    pub fn new(sink: Sink) -> Self {
+        Lines { sink, buf: Vec::with_capacity(BLOCK + 4096) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.sink.write_all(&self.buf)?;
+        self.buf.clear();
+        Ok(())
+    }
+}
+
+/// The flags at work on row after row.
+pub struct Pick<'a> {
+    names: Names<'a>,
+    columns: Columns,
+    filter: Option<&'a Expression>,
+    slice: Slice,
+    share: Option<(f64, Random)>,
+    unique: Option<Unique>,
+    place: Place,
+    skip_bad: bool,
+    rows_per_shard: u64,
+    template: Option<Template>,
+    /// None to count only.
+    out: Option<Lines>,
+    table: String,
+    /// Rows read.
+    position: u64,
+    /// Rows that passed everything before --shard.
+    index: u64,
+    is_output_broken: bool,
+    tally: Tally,
+}
+
+impl<'a> Pick<'a> {
+    pub fn new(args: &'a Args, place: Place, out: Option<Lines>) -> Result<Self> {
+        let template = args.key.as_deref().map(|key| Template::parse(key, &["index", "shard", "row"]));
+        let template = template.transpose().map_err(|err| anyhow!(Usage(format!("--key: {err:#}"))))?;
+        let names = Names {
+            url: &args.url_col,
+            caption: args.caption_col.as_deref().unwrap_or("caption"),
+            key: args.key_col.as_deref().unwrap_or("key"),
+            must_have_caption: args.caption_col.is_some(),
+            must_have_key: args.key_col.is_some(),
+            keep: args.keep.as_deref().map(|keep| keep.split([' ', ',']).filter(|name| !name.is_empty()).collect()),
+        };
+        Ok(Pick {
+            columns: names.columns(args.filter.as_deref(), out.is_none()),
+            names,
+            filter: args.filter.as_deref(),
+            slice: args.slice.unwrap_or(Slice::ALL),
+            share: args.sample.map(|share| (share, Random::new(args.seed))),
+            unique: args.unique.then(Unique::default),
+            place,
+            skip_bad: args.skip_bad,
+            rows_per_shard: args.rows_per_shard(),
+            template,
+            out,
+            table: String::new(),
+            position: 0,
+            index: 0,
+            is_output_broken: false,
+            tally: Tally::default(),
+        })
+    }
+
+    /// The table whose rows come next.
+    pub fn begin(&mut self, table: String) {
+        self.table = table;
+    }
+
+    /// Reads one table.
+    pub fn read(&mut self, table: Table) -> Result<Flow> {
+        let columns = self.columns.clone();
+        table.visit(&columns, self)
+    }
+
+    /// The rest of a table cannot be read.
+    pub fn bad_table(&mut self, err: anyhow::Error) -> Result<()> {
+        if self.is_output_broken {
+            return Err(err);
+        }
+        if !self.skip_bad {
+            let is_named = format!("{err:#}").starts_with(&self.table);
+            return Err(if is_named { err } else { err.context(self.table.clone()) });
+        }
+        messages::detail(&format!("{}: {err:#}", self.table));
+        self.tally.fail("bad_table");
+        Ok(())
+    }
+
+    /// How many rows passed.
+    pub fn count(&self) -> u64 {
+        self.index
+    }
+
+    /// Writes what is left and closes the output.
+    pub fn finish(mut self) -> Result<Outcome> {
+        if let Some(mut out) = self.out.take() {
+            out.flush()?;
+            out.sink.finish()?;
+        }
+        Ok(self.tally.into())
+    }
+
+    /// Whether the filter takes the row; None when it lacks a value that the filter needs.
+    fn passes(&self, filter: &Expression, row: &Row<'_>) -> Result<Option<bool>> {
+        let cells = row.cells.iter().filter(|(name, _)| filter.variables().iter().any(|wanted| wanted == name));
+        let known: Vec<_> =
+            cells.filter(|(_, cell)| !cell.is_null()).map(|(name, cell)| (*name, from_json(cell.to_value()))).collect();
+        let is_complete = known.len() == filter.variables().len();
+        match filter.holds(known) {
+            Ok(holds) => Ok(Some(holds)),
+            Err(_) if !is_complete => Ok(None),
+            Err(err) => Err(err),
+        }
+    }
+
+    fn write(&mut self, row: &Row<'_>) -> Result<(), String> {
+        let Some(out) = &mut self.out else { return Ok(()) };
+        let names = &self.names;
+        let start = out.buf.len();
+        let result = write_row(&mut out.buf, names, row, self.template.as_ref(), self.index, self.rows_per_shard);
+        if result.is_err() {
+            out.buf.truncate(start);
+        }
+        result
+    }
+
+    fn take(&mut self, row: &Row<'_>) -> Result<Flow> {
+        if let Some(filter) = self.filter {
+            match self.passes(filter, row) {
+                Ok(Some(true)) => {}
+                Ok(Some(false)) => return Ok(Flow::Continue(())),
+                Ok(None) => {
+                    self.tally.drop("no_value");
+                    return Ok(Flow::Continue(()));
+                }
+                Err(err) => return self.bad_row(row.number, &format!("--where: {err:#}")),
+            }
+        }
+        if let Some((share, random)) = &mut self.share
+            && random.fraction() >= *share
+        {
+            return Ok(Flow::Continue(()));
+        }
+        if self.unique.is_some() && !self.is_new(row) {
+            self.tally.drop("duplicate");
+            return Ok(Flow::Continue(()));
+        }
+        if self.place.has(self.index) {
+            if let Err(why) = self.write(row) {
+                return self.bad_row(row.number, &why);
+            }
+            self.tally.done();
+        }
+        self.index += 1;
+        if let Some(out) = self.out.as_mut().filter(|out| out.buf.len() >= BLOCK) {
+            self.is_output_broken = true;
+            out.flush()?;
+            self.is_output_broken = false;
+        }
+        Ok(if self.place.is_over(self.index) { Flow::Break(()) } else { Flow::Continue(()) })
+    }
+
+    fn is_new(&mut self, row: &Row<'_>) -> bool {
+        let url = row.get(self.names.url).and_then(|cell| cell.text());
+        match (&mut self.unique, url) {
+            (Some(unique), Some(url)) => unique.is_new(&url),
+            _ => true,
+        }
+    }
+}
+
+impl Visitor for Pick<'_> {
+    fn row(&mut self, row: &Row<'_>) -> Result<Flow> {
+        let position = self.position;
+        self.position += 1;
+        if self.slice.is_over(position) {
+            return Ok(Flow::Break(()));
+        }
+        if self.slice.has(position) { self.take(row) } else { Ok(Flow::Continue(())) }
+    }
+
+    fn bad_row(&mut self, number: u64, why: &str) -> Result<Flow> {
+        let text = format!("{}: row {number}: {why}", self.table);
+        if !self.skip_bad {
+            bail!(BadRow(text));
+        }
+        messages::detail(&text);
+        self.tally.fail("bad_row");
+        Ok(Flow::Continue(()))
+    }
+}
+
+/// A row that ends the run.
+#[derive(Debug)]
+pub struct BadRow(String);
+
+impl std::fmt::Display for BadRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadRow {}

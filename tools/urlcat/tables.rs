@@ -1,0 +1,149 @@
+//! The tables that were named, in order: found, opened, read one after another.
+
+use std::io::{Cursor, IsTerminal, stdin};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use tarpipe::cli::Usage;
+use tarpipe::table::{Flow, Format, Table};
+use tarpipe::{names, source};
+
+use super::pick::Pick;
+
+/// Names of tables, and rows that were named in their place.
+pub struct Tables {
+    parts: Vec<Part>,
+    format: Option<Format>,
+}
+
+enum Part {
+    Table(String),
+    /// URLs that are rows themselves, a line each.
+    Urls(String),
+}
+
+impl Tables {
+    /// Expands what the user named.
+    pub fn find(specs: &[String], files_from: &[String], format: Option<Format>) -> Result<Self> {
+        let mut parts = Vec::new();
+        for spec in specs {
+            if is_row(spec, format) {
+                parts.push(Part::Urls(names::expand(spec)?.join("\n")));
+                continue;
+            }
+            for name in names::expand(spec)? {
+                parts.extend(files(&name)?.into_iter().map(Part::Table));
+            }
+        }
+        for file in files_from {
+            parts.extend(names::from_file(file)?.into_iter().map(Part::Table));
+        }
+        if specs.is_empty() && files_from.is_empty() {
+            if stdin().is_terminal() {
+                bail!(Usage("stdin is a terminal: name a table or pipe one in".into()));
+            }
+            parts.push(Part::Table("-".into()));
+        }
+        Ok(Tables { parts, format })
+    }
+
+    /// Whether one of them is stdin.
+    pub fn has_stdin(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Table(name) if name == "-"))
+    }
+
+    /// The number of rows, if every table knows its own without being read.
+    pub fn known_rows(&self) -> Result<Option<u64>> {
+        if self.has_stdin() {
+            return Ok(None);
+        }
+        let mut rows = 0;
+        for part in &self.parts {
+            match part {
+                Part::Urls(urls) => rows += urls.lines().count() as u64,
+                Part::Table(name) => match self.open(part)?.known_rows().with_context(|| name.clone())? {
+                    Some(known) => rows += known,
+                    None => return Ok(None),
+                },
+            }
+        }
+        Ok(Some(rows))
+    }
+
+    /// The first table, by its name.
+    pub fn first(&self) -> Result<(String, Table)> {
+        let part = self.parts.first().context("no table")?;
+        Ok((part.name(), self.open(part)?))
+    }
+
+    /// Hands all rows to `pick`. A table that cannot be read ends the run, unless bad ones are
+    /// to be skipped.
+    pub fn visit(&self, pick: &mut Pick<'_>) -> Result<()> {
+        for part in &self.parts {
+            pick.begin(part.name());
+            let read = self.open(part).and_then(|table| pick.read(table));
+            match read {
+                Ok(Flow::Continue(())) => {}
+                Ok(Flow::Break(())) => break,
+                Err(err) => pick.bad_table(err)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, part: &Part) -> Result<Table> {
+        match part {
+            Part::Urls(urls) => Table::from_stream(Box::new(Cursor::new(urls.clone())), Format::Txt),
+            Part::Table(name) => Table::open(name, self.format),
+        }
+    }
+}
+
+impl Part {
+    fn name(&self) -> String {
+        match self {
+            Part::Table(name) => source::display(name),
+            Part::Urls(urls) => urls.lines().next().unwrap_or_default().into(),
+        }
+    }
+}
+
+/// Whether an argument is a URL to fetch rather than a table to read.
+fn is_row(spec: &str, format: Option<Format>) -> bool {
+    let is_web = matches!(source::scheme(spec), Some("http" | "https"));
+    is_web && format.is_none() && Format::from_suffix(spec).is_none()
+}
+
+/// The tables behind a name: itself, those in a folder, or those that a glob matches.
+fn files(name: &str) -> Result<Vec<String>> {
+    if name == "-" || source::scheme(name).is_some_and(|scheme| scheme != "file") || name.starts_with("pipe:") {
+        return Ok(vec![name.to_owned()]);
+    }
+    let path = source::path_of(name);
+    if Path::new(path).is_dir() {
+        return in_folder(path);
+    }
+    if !path.contains(['*', '?', '[']) || Path::new(path).exists() {
+        return Ok(vec![name.to_owned()]);
+    }
+    let found: Vec<String> = glob::glob(path)?.flatten().map(|path| path.to_string_lossy().into_owned()).collect();
+    if found.is_empty() {
+        bail!("{name}: no such file");
+    }
+    Ok(found)
+}
+
+fn in_folder(folder: &str) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| folder.to_owned())? {
+        let path = entry?.path().to_string_lossy().into_owned();
+        if Format::from_suffix(&path).is_some() {
+            names.push(path);
+        }
+    }
+    if names.is_empty() {
+        bail!("{folder}: no table in this folder");
+    }
+    names.sort_unstable();
+    Ok(names)
+}
