@@ -5,6 +5,8 @@
 mod support;
 
 mod contracts;
+mod fetch;
+mod fetch_hostile;
 mod formats;
 mod hostile;
 mod http;
@@ -17,3 +19,4 @@ mod tarproc_hostile;
 #[cfg(feature = "tarresize")]
 mod tarresize;
 mod tarsplit;
+mod urlcat;

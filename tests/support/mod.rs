@@ -2,6 +2,7 @@
 
 pub mod archives;
 pub mod server;
+pub mod web;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -13,7 +14,7 @@ pub use archives::{Archive, members, names};
 pub use tempfile::TempDir;
 
 /// All tools.
-pub const TOOLS: [&str; 5] = ["tarcat", "tarcheck", "tarproc", "tarresize", "tarsplit"];
+pub const TOOLS: [&str; 7] = ["fetch", "tarcat", "tarcheck", "tarproc", "tarresize", "tarsplit", "urlcat"];
 
 /// Where a tool's binary is.
 pub fn tool(name: &str) -> PathBuf {

@@ -1,0 +1,188 @@
+"""fetch against curl --parallel and img2dataset, on a real nginx and on a slow server."""
+
+import contextlib
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from measure import Bar, Contestant
+
+NGINX = """
+worker_processes 1; pid {dir}/nginx.pid; error_log {dir}/error.log; daemon on; worker_rlimit_nofile 16384;
+events {{ worker_connections 8192; }}
+http {{
+  access_log off; keepalive_requests 1000000; types {{ image/jpeg jpg; }}
+  client_body_temp_path {dir}/b; proxy_temp_path {dir}/p; fastcgi_temp_path {dir}/f; uwsgi_temp_path {dir}/u; scgi_temp_path {dir}/s;
+  server {{ listen 127.0.0.1:{port} backlog=4096; root {root}; }}
+}}
+"""
+
+# Answers every request 100 ms after it came, with 1 KB.
+SLOW = """
+import asyncio, collections, sys
+BODY = b"\\xff\\xd8\\xff" + bytes(1021)
+ANSWER = b"HTTP/1.1 200 OK\\r\\nContent-Length: 1024\\r\\n\\r\\n" + BODY
+due = collections.deque()
+class Connection(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport = transport
+    def data_received(self, data):
+        due.append((loop.time() + 0.1, self.transport))
+async def main():
+    await loop.create_server(Connection, "127.0.0.1", int(sys.argv[1]), backlog=4096)
+    while True:
+        now = loop.time()
+        while due and due[0][0] <= now:
+            due.popleft()[1].write(ANSWER)
+        await asyncio.sleep(0.001)
+loop = asyncio.new_event_loop()
+loop.run_until_complete(main())
+"""
+
+IMG2DATASET = """
+import sys
+from img2dataset import download
+if __name__ == "__main__":
+    download(url_list=sys.argv[1], output_folder=sys.argv[2], output_format="dummy", disable_all_reencoding=True,
+             processes_count=1, thread_count=64, number_sample_per_shard=1000, retries=0, enable_wandb=False)
+"""
+
+
+def pictures(count, size):
+    """Files that start like a JPEG and do not shrink."""
+
+    def make(path):
+        path.mkdir()
+        block = random.Random(1).randbytes(size)
+        for i in range(count):
+            (path / f"{i:05}.jpg").write_bytes(b"\xff\xd8\xff\xe0" + i.to_bytes(4, "big") + block[8:])
+
+    return make
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(port):
+    for _ in range(100):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.1)
+    sys.exit(f"bench: no server came up on port {port}")
+
+
+@contextlib.contextmanager
+def nginx(bench, root):
+    folder, port = bench.cache / "nginx", free_port()
+    folder.mkdir(exist_ok=True)
+    (folder / "nginx.conf").write_text(NGINX.format(dir=folder, root=root, port=port))
+    command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    wait_for(port)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        os.kill(int((folder / "nginx.pid").read_text()), signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def slow_server():
+    port = free_port()
+    server = subprocess.Popen([sys.executable, "-c", SLOW, str(port)])
+    try:
+        wait_for(port)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def lists(bench, base, count):
+    """The same URLs for fetch and for curl."""
+    urls, config = bench.cache / "urls.txt", bench.cache / "curl.conf"
+    names = [f"{base}/{i:05}.jpg" for i in range(count)]
+    urls.write_text("".join(f"{name}\n" for name in names))
+    config.write_text("".join(f'url = "{name}"\noutput = "/dev/null"\n' for name in names))
+    return str(urls), str(config)
+
+
+def run(bench):
+    fetch, urlcat = bench.tool("fetch"), bench.tool("urlcat")
+    count = 2_000 if bench.quick else 10_000
+    if bench.has("nginx"):
+        with nginx(bench, bench.made(f"pictures-{count}", pictures(count, 51_200))) as base:
+            against_curl(bench, fetch, base, count)
+            against_img2dataset(bench, fetch, urlcat, base, count)
+        many = 2_000
+        with nginx(bench, bench.made(f"large-pictures-{many}", pictures(many, 102_400))) as base:
+            memory(bench, fetch, base, many)
+    slow(bench, fetch)
+
+
+def against_curl(bench, fetch, base, count):
+    urls, config = lists(bench, base, count)
+    for in_flight in (32, 256, 1024):
+        flags = ["-j", str(in_flight), "--per-host", str(in_flight), "--allow-private"]
+        curl = Contestant("curl --parallel", ["curl", "--no-progress-meter", "--parallel", "--parallel-max", str(in_flight), "-K", config])
+        contestants = [
+            Contestant("fetch", [fetch, *flags, urls]),
+            Contestant("fetch, no hash", [fetch, *flags, "--hash", "none", urls]),
+        ]
+        # This curl allows no more than 300.
+        bars = [Bar("fetch", "curl --parallel", 1.0)] if in_flight <= 300 else []
+        bench.compare(
+            f"{count:,} files of 50 KB from nginx, {in_flight} in flight",
+            ([curl] if bars and bench.has("curl") else []) + contestants,
+            bars,
+            items=count,
+            unit="requests",
+        )
+
+
+def against_img2dataset(bench, fetch, urlcat, base, count):
+    python = bench.python("img2dataset", "setuptools<81")
+    if python is None:
+        print("  (img2dataset cannot be installed: left out)")
+        return
+    urls, _ = lists(bench, base, count)
+    script = pathlib.Path(bench.cache / "img2dataset_run.py")
+    script.write_text(IMG2DATASET)
+    output = bench.cache / "img2dataset"
+    bench.compare(
+        f"{count:,} files of 50 KB, table to samples",
+        [
+            Contestant("img2dataset", [python, str(script), urls, str(output)],
+                env={"NO_ALBUMENTATIONS_UPDATE": "1"}, prepare=lambda: shutil.rmtree(output, ignore_errors=True)),
+            Contestant("urlcat | fetch", f"{urlcat} {urls} | {fetch} -j 64 --per-host 64 --allow-private >/dev/null"),
+        ],
+        [Bar("urlcat | fetch", "img2dataset", 8.0)],
+        items=count,
+        unit="samples",
+    )
+
+
+def memory(bench, fetch, base, count):
+    urls, _ = lists(bench, base, count)
+    flags = ["-j", "1024", "--per-host", "1024", "--allow-private"]
+    rows = bench.compare("1,024 in flight of 100 KB bodies", [Contestant("fetch", [fetch, *flags, urls])], items=count, unit="requests")
+    used = rows["fetch"]["rss"] / 1024
+    bench.expect("memory", f"fetch: {used:.0f} MB, bar 200 MB", used < 200)
+
+
+def slow(bench, fetch):
+    count = 20_000 if bench.quick else 100_000
+    with slow_server() as base:
+        urls, _ = lists(bench, base, count)
+        flags = ["-j", "1024", "--per-host", "1024", "--allow-private"]
+        rows = bench.compare(f"{count:,} answers that take 100 ms, 1,024 in flight", [Contestant("fetch", [fetch, *flags, urls])], items=count, unit="requests")
+    reached = count / rows["fetch"]["wall"] / 10_240
+    bench.expect("slow server", f"fetch: {reached:.0%} of 10,240 requests a second, bar 90 %", reached >= 0.9)

@@ -1,0 +1,186 @@
+//! One attempt at one file of a row, by whichever way its URL asks for, and what came of it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use url::Url;
+
+use super::body::Limits;
+use super::budget::{Budget, Held};
+use super::failure::{Code, Failure};
+use super::hash::Hash;
+use super::kind;
+use super::request::{Client, Trace};
+use super::row::Row;
+use super::via::Via;
+
+/// A row on its way: what has been fetched of it and what it took.
+pub struct Job {
+    pub row: Row,
+    pub files: Vec<File>,
+    /// Of the latest attempt.
+    pub trace: Trace,
+    /// Over all its URLs.
+    pub attempts: u32,
+    /// At the present URL.
+    pub tries: u32,
+    /// Time spent in attempts, not between them.
+    pub spent: Duration,
+    at: usize,
+    held: Held,
+}
+
+/// A file that was fetched.
+pub struct File {
+    pub data: Vec<u8>,
+    pub extension: String,
+    pub mime: String,
+    pub hash: String,
+    pub trace: Trace,
+}
+
+impl Job {
+    pub fn new(row: Row, budget: &Arc<Budget>) -> Self {
+        let held = Held::new(budget, row.index);
+        Job {
+            row,
+            files: Vec::new(),
+            trace: Trace::default(),
+            attempts: 0,
+            tries: 0,
+            spent: Duration::ZERO,
+            at: 0,
+            held,
+        }
+    }
+
+    /// The URL that is being fetched, was last, or failed.
+    pub fn url(&self) -> &str {
+        self.row.url(self.at)
+    }
+
+    /// The host that this attempt is for; what has none shares an empty name.
+    pub fn host(&self) -> String {
+        let (_, rest) = self.url().split_once("://").unwrap_or_default();
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        authority.rsplit('@').next().unwrap_or_default().to_ascii_lowercase()
+    }
+
+    /// Whether the row has URLs after the present one.
+    pub fn has_more(&self) -> bool {
+        self.at + 1 < self.row.urls.len()
+    }
+
+    /// Goes on to the next URL.
+    pub fn advance(&mut self) {
+        self.at += 1;
+        self.tries = 0;
+    }
+
+    /// A number from 0 to 1 that differs from row to row and is the same in every run.
+    pub fn jitter(&self) -> f64 {
+        let mixed = (self.row.index + u64::from(self.attempts)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 40) as f64 / f64::from(1 << 24)
+    }
+
+    /// Lets go of what a failed row had fetched.
+    pub fn drop_files(&mut self) {
+        self.files.clear();
+        self.held.shrink_to(0);
+    }
+}
+
+/// All ways to fetch a file.
+pub struct Attempts {
+    pub client: Client,
+    pub limits: Limits,
+    pub via: Option<Via>,
+    pub allow_file: bool,
+    pub hash: Hash,
+    /// The column with the hash that a file must have.
+    pub verify: Option<String>,
+    pub extension: Option<String>,
+}
+
+impl Attempts {
+    /// Fetches the present URL of the job and keeps the file in it.
+    pub async fn run(&self, job: &mut Job) -> Result<(), Failure> {
+        let began = Instant::now();
+        job.attempts += 1;
+        job.tries += 1;
+        job.trace = Trace::default();
+        let before = job.held.bytes();
+        let result = self.fetch(job).await;
+        job.spent += began.elapsed();
+        match result.and_then(|data| self.examine(data, job)) {
+            Ok(file) => {
+                job.files.push(file);
+                Ok(())
+            }
+            Err(failure) => {
+                job.held.shrink_to(before);
+                Err(failure)
+            }
+        }
+    }
+
+    async fn fetch(&self, job: &mut Job) -> Result<Vec<u8>, Failure> {
+        let url =
+            Url::parse(job.row.url(job.at).trim()).map_err(|err| Failure::lasting(Code::BadUrl, err.to_string()))?;
+        if url.scheme() == "file" {
+            let data = self.read_file(&url).await?;
+            job.held.take(data.len() as u64).await;
+            return Ok(data);
+        }
+        match &self.via {
+            Some(via) => {
+                self.client.check_host(&url).await?;
+                job.trace.final_url = Some(url.to_string());
+                let data = via.get(url.as_str(), &self.limits).await?;
+                job.held.take(data.len() as u64).await;
+                Ok(data)
+            }
+            None => self.client.get(&url, &mut job.held, &mut job.trace).await,
+        }
+    }
+
+    async fn read_file(&self, url: &Url) -> Result<Vec<u8>, Failure> {
+        let path = url.to_file_path().ok().filter(|_| self.allow_file);
+        let path = path.ok_or_else(|| Failure::lasting(Code::BadUrl, "file URLs are read only with --allow-file"))?;
+        let data = read_limited(&path, self.limits.max_bytes).await?;
+        self.limits.check_size(data.len() as u64)?;
+        self.limits.check_type(&data, &hyper::HeaderMap::new())?;
+        Ok(data)
+    }
+
+    fn examine(&self, data: Vec<u8>, job: &Job) -> Result<File, Failure> {
+        let hash = self.hash.of(&data);
+        if let Some(column) = &self.verify {
+            let expected = job.row.columns.get(column).and_then(|value| value.as_str()).unwrap_or_default();
+            if !expected.trim().eq_ignore_ascii_case(&hash) {
+                return Err(Failure::lasting(
+                    Code::HashMismatch,
+                    format!("{} is {hash}, not '{expected}'", self.hash.name()),
+                ));
+            }
+        }
+        let claimed = job.trace.mime.as_deref();
+        let extension = self.extension.clone().unwrap_or_else(|| kind::extension(&data, claimed));
+        let mime = kind::mime(&data, claimed);
+        Ok(File { data, extension, mime, hash, trace: job.trace.clone() })
+    }
+}
+
+async fn read_limited(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Failure> {
+    use tokio::io::AsyncReadExt;
+    let unreadable = |err: std::io::Error| Failure::lasting(Code::File, super::connect::plain(&err));
+    let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
+    // A fifo or a device has no end to wait for.
+    if !file.metadata().await.map_err(unreadable)?.is_file() {
+        return Err(Failure::lasting(Code::File, "not a regular file"));
+    }
+    let mut data = Vec::new();
+    file.take(max_bytes + 1).read_to_end(&mut data).await.map_err(unreadable)?;
+    Ok(data)
+}

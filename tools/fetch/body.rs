@@ -1,0 +1,201 @@
+//! Reading a body within its limits, and undoing what the server did to it on the way.
+
+use std::io::Read;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::HeaderMap;
+use hyper::body::{Body, Incoming};
+use tokio::time::{Instant, sleep_until};
+
+use super::budget::Held;
+use super::failure::{Code, Failure};
+use super::kind;
+
+/// What a body must and must not be.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// More is refused, before and after decompression.
+    pub max_bytes: u64,
+    /// Less is refused.
+    pub min_bytes: u64,
+    /// Bytes per second below which a body counts as stalled.
+    pub min_rate: u64,
+    /// Over how long the rate is taken.
+    pub stall: Duration,
+    /// Media types that are wanted; empty takes all.
+    pub accept: Vec<String>,
+}
+
+/// Room for a body whose length was announced is made at once, up to here: lengths lie.
+const MAX_ANNOUNCED: u64 = 1 << 20;
+
+/// Enough to tell what a body is.
+const SNIFFED: usize = 512;
+
+impl Limits {
+    /// Reads a body to its end. Waiting for room in the budget moves the deadline: a row is not
+    /// to fail because its output is slow.
+    pub async fn read(
+        &self,
+        mut body: Incoming,
+        head: &HeaderMap,
+        mut deadline: Instant,
+        held: &mut Held,
+    ) -> Result<Vec<u8>, Failure> {
+        let announced = body.size_hint().exact();
+        if announced.is_some_and(|bytes| bytes > self.max_bytes) {
+            return Err(self.too_large());
+        }
+        let encoding = Encoding::of(head)?;
+        let mut data = Vec::with_capacity(announced.unwrap_or(0).min(MAX_ANNOUNCED) as usize);
+        let mut sniffed = encoding != Encoding::Plain || self.accept.is_empty();
+        let mut pace = Pace::new(self, Instant::now());
+        let mut timer = std::pin::pin!(sleep_until(deadline.min(pace.due)));
+        loop {
+            let frame = tokio::select! {
+                biased;
+                frame = body.frame() => frame,
+                () = timer.as_mut() => {
+                    let now = Instant::now();
+                    if now >= deadline {
+                        return Err(Failure::passing(Code::Timeout, format!("not done in time, {} bytes read", data.len())));
+                    }
+                    pace.check(now)?;
+                    timer.as_mut().reset(deadline.min(pace.due));
+                    continue;
+                }
+            };
+            let Some(frame) = frame else { break };
+            let Ok(chunk) = frame.map_err(|err| broken(&err, data.len()))?.into_data() else { continue };
+            if (data.len() + chunk.len()) as u64 > self.max_bytes {
+                return Err(self.too_large());
+            }
+            if !held.try_take(chunk.len() as u64) {
+                let before = Instant::now();
+                held.take(chunk.len() as u64).await;
+                let waited = before.elapsed();
+                deadline += waited;
+                pace.due += waited;
+                timer.as_mut().reset(deadline.min(pace.due));
+            }
+            data.extend_from_slice(&chunk);
+            pace.bytes += chunk.len() as u64;
+            if !sniffed && data.len() >= SNIFFED {
+                sniffed = true;
+                self.check_type(&data, head)?;
+            }
+        }
+        let read = data.len();
+        let data = encoding.decode(data, self)?;
+        held.take(data.len().saturating_sub(read) as u64).await;
+        self.check_size(data.len() as u64)?;
+        self.check_type(&data, head)?;
+        Ok(data)
+    }
+
+    /// Whether a whole body is of a size that is wanted.
+    pub fn check_size(&self, bytes: u64) -> Result<(), Failure> {
+        match bytes {
+            0 => Err(Failure::lasting(Code::Empty, "the body is empty")),
+            _ if bytes < self.min_bytes => {
+                Err(Failure::lasting(Code::TooSmall, format!("{bytes} bytes, less than {}", self.min_bytes)))
+            }
+            _ if bytes > self.max_bytes => Err(self.too_large()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a body is of a type that is wanted.
+    pub fn check_type(&self, data: &[u8], head: &HeaderMap) -> Result<(), Failure> {
+        let mime = kind::mime(data, content_type(head));
+        match self.accept.is_empty() || self.accept.iter().any(|pattern| kind::accepts(pattern, &mime)) {
+            true => Ok(()),
+            false => Err(Failure::lasting(Code::Mime, format!("the body is {mime}"))),
+        }
+    }
+
+    /// The failure of a body beyond the limit.
+    pub fn too_large(&self) -> Failure {
+        Failure::lasting(Code::TooLarge, format!("more than {} bytes", self.max_bytes))
+    }
+}
+
+/// The type that the server claims.
+pub fn content_type(head: &HeaderMap) -> Option<&str> {
+    head.get("content-type").and_then(|value| value.to_str().ok())
+}
+
+/// How fast the body came since the last look.
+struct Pace {
+    bytes: u64,
+    due: Instant,
+    stall: Duration,
+    needed: u64,
+}
+
+impl Pace {
+    fn new(limits: &Limits, now: Instant) -> Self {
+        let needed = limits.min_rate.saturating_mul(limits.stall.as_secs().max(1));
+        Pace { bytes: 0, due: now + limits.stall, stall: limits.stall, needed }
+    }
+
+    fn check(&mut self, now: Instant) -> Result<(), Failure> {
+        if now < self.due {
+            return Ok(());
+        }
+        if self.bytes < self.needed {
+            return Err(Failure::passing(Code::Stalled, format!("{} bytes in {:?}", self.bytes, self.stall)));
+        }
+        self.bytes = 0;
+        self.due = now + self.stall;
+        Ok(())
+    }
+}
+
+fn broken(err: &hyper::Error, read: usize) -> Failure {
+    if err.is_parse() {
+        return Failure::lasting(Code::Protocol, format!("the body is not HTTP: {err}"));
+    }
+    Failure::passing(Code::Truncated, format!("the body ends after {read} bytes"))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    Plain,
+    Gzip,
+    Deflate,
+    Brotli,
+}
+
+impl Encoding {
+    fn of(head: &HeaderMap) -> Result<Self, Failure> {
+        let Some(value) = head.get("content-encoding") else { return Ok(Encoding::Plain) };
+        match value.to_str().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+            "" | "identity" => Ok(Encoding::Plain),
+            "gzip" | "x-gzip" => Ok(Encoding::Gzip),
+            "deflate" => Ok(Encoding::Deflate),
+            "br" => Ok(Encoding::Brotli),
+            other => Err(Failure::lasting(Code::Protocol, format!("content encoding '{other}'"))),
+        }
+    }
+
+    /// Never makes more than the limit: bombs burst there.
+    fn decode(self, data: Vec<u8>, limits: &Limits) -> Result<Vec<u8>, Failure> {
+        let decoder: Box<dyn Read + '_> = match self {
+            Encoding::Plain => return Ok(data),
+            Encoding::Gzip => Box::new(flate2::read::MultiGzDecoder::new(&data[..])),
+            Encoding::Deflate => Box::new(flate2::read::ZlibDecoder::new(&data[..])),
+            Encoding::Brotli => Box::new(brotli_decompressor::Decompressor::new(&data[..], 64 << 10)),
+        };
+        let mut plain = Vec::with_capacity(data.len() * 2);
+        let read = decoder.take(limits.max_bytes + 1).read_to_end(&mut plain);
+        if plain.len() as u64 > limits.max_bytes {
+            return Err(limits.too_large());
+        }
+        match read {
+            Ok(_) => Ok(plain),
+            Err(err) => Err(Failure::passing(Code::Truncated, format!("the compressed body is damaged: {err}"))),
+        }
+    }
+}

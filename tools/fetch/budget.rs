@@ -1,0 +1,99 @@
+//! The bytes that all rows together may hold. A row that finds no room stops reading its
+//! connection until another has been written; the oldest row never waits, so the run goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+/// A number of bytes shared by all rows.
+pub struct Budget {
+    limit: u64,
+    used: AtomicU64,
+    oldest: AtomicU64,
+    moved: Notify,
+}
+
+impl Budget {
+    /// Room for `limit` bytes, and those of the oldest row.
+    pub fn new(limit: u64) -> Arc<Self> {
+        Arc::new(Budget { limit, used: AtomicU64::new(0), oldest: AtomicU64::new(0), moved: Notify::new() })
+    }
+
+    /// Names the oldest row that is not done.
+    pub fn set_oldest(&self, row: u64) {
+        if self.oldest.swap(row, Ordering::SeqCst) != row {
+            self.moved.notify_waiters();
+        }
+    }
+
+    /// Whether all room is taken.
+    pub fn is_full(&self) -> bool {
+        self.used.load(Ordering::SeqCst) >= self.limit
+    }
+
+    fn try_take(&self, row: u64, bytes: u64) -> bool {
+        let may_overdraw = row == self.oldest.load(Ordering::SeqCst);
+        let room = |used: u64| (may_overdraw || used + bytes <= self.limit).then_some(used + bytes);
+        self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, room).is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        let before = self.used.fetch_sub(bytes, Ordering::SeqCst);
+        if bytes > 0 && before > self.limit / 2 {
+            self.moved.notify_waiters();
+        }
+    }
+}
+
+/// What one row holds of the budget; given back when dropped.
+pub struct Held {
+    budget: Arc<Budget>,
+    row: u64,
+    bytes: u64,
+}
+
+impl Held {
+    /// Nothing yet.
+    pub fn new(budget: &Arc<Budget>, row: u64) -> Self {
+        Held { budget: Arc::clone(budget), row, bytes: 0 }
+    }
+
+    /// Takes room if there is some.
+    pub fn try_take(&mut self, bytes: u64) -> bool {
+        let taken = self.budget.try_take(self.row, bytes);
+        self.bytes += if taken { bytes } else { 0 };
+        taken
+    }
+
+    /// Waits for room.
+    pub async fn take(&mut self, bytes: u64) {
+        loop {
+            let budget = Arc::clone(&self.budget);
+            let mut moved = std::pin::pin!(budget.moved.notified());
+            moved.as_mut().enable();
+            if self.try_take(bytes) {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    /// How much is held.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives back all but `bytes`.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        let extra = self.bytes.saturating_sub(bytes);
+        self.bytes -= extra;
+        self.budget.give_back(extra);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}

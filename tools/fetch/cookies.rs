@@ -1,0 +1,109 @@
+//! Cookies inside one redirect chain: set by one hop, sent to the next, forgotten at its end.
+
+use hyper::HeaderMap;
+use hyper::header::{HeaderValue, SET_COOKIE};
+use url::Url;
+
+/// More from one chain is nonsense.
+const MAX_COOKIES: usize = 50;
+
+/// What the hops of a chain have set.
+#[derive(Default)]
+pub struct Cookies(Vec<Cookie>);
+
+struct Cookie {
+    name: String,
+    value: String,
+    domain: String,
+    with_subdomains: bool,
+    secure_only: bool,
+}
+
+impl Cookies {
+    /// Whether no hop has set one.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes what the answer of `url` sets.
+    pub fn take(&mut self, url: &Url, headers: &HeaderMap) {
+        for value in headers.get_all(SET_COOKIE) {
+            let Some(cookie) = value.to_str().ok().and_then(|text| Cookie::parse(text, url)) else { continue };
+            self.0.retain(|old| old.name != cookie.name || old.domain != cookie.domain);
+            if self.0.len() < MAX_COOKIES {
+                self.0.push(cookie);
+            }
+        }
+    }
+
+    /// The Cookie header for `url`.
+    pub fn header(&self, url: &Url) -> Option<HeaderValue> {
+        let fitting = self.0.iter().filter(|cookie| cookie.fits(url));
+        let pairs: Vec<String> = fitting.map(|cookie| format!("{}={}", cookie.name, cookie.value)).collect();
+        if pairs.is_empty() { None } else { HeaderValue::from_str(&pairs.join("; ")).ok() }
+    }
+}
+
+impl Cookie {
+    fn parse(text: &str, url: &Url) -> Option<Cookie> {
+        let host = url.host_str()?;
+        let mut parts = text.split(';').map(str::trim);
+        let (name, value) = parts.next()?.split_once('=')?;
+        let mut cookie = Cookie {
+            name: name.trim().into(),
+            value: value.trim().into(),
+            domain: host.into(),
+            with_subdomains: false,
+            secure_only: false,
+        };
+        for part in parts {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            match name.trim().to_ascii_lowercase().as_str() {
+                "secure" => cookie.secure_only = true,
+                "domain" => {
+                    let domain = value.trim().trim_start_matches('.').to_ascii_lowercase();
+                    // A host speaks for its own parents, never for a whole top-level domain.
+                    if !domain.contains('.') || !is_within(host, &domain) {
+                        return None;
+                    }
+                    (cookie.domain, cookie.with_subdomains) = (domain, true);
+                }
+                _ => {}
+            }
+        }
+        Some(cookie)
+    }
+
+    fn fits(&self, url: &Url) -> bool {
+        let host = url.host_str().unwrap_or_default();
+        let fits_host = if self.with_subdomains { is_within(host, &self.domain) } else { host == self.domain };
+        fits_host && (!self.secure_only || url.scheme() == "https")
+    }
+}
+
+fn is_within(host: &str, domain: &str) -> bool {
+    host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(set: &str, from: &str, to: &str) -> Option<String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(SET_COOKIE, set.parse().unwrap());
+        let mut cookies = Cookies::default();
+        cookies.take(&from.parse().unwrap(), &headers);
+        cookies.header(&to.parse().unwrap()).map(|value| value.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn cookies_go_where_they_belong() {
+        assert_eq!(sent("a=1; Path=/", "http://h.org/", "http://h.org/x").as_deref(), Some("a=1"));
+        assert_eq!(sent("a=1", "http://h.org/", "http://x.h.org/"), None);
+        assert_eq!(sent("a=1; Domain=.h.org", "http://www.h.org/", "http://x.h.org/").as_deref(), Some("a=1"));
+        assert_eq!(sent("a=1; domain=org", "http://h.org/", "http://x.org/"), None);
+        assert_eq!(sent("a=1; domain=evil.org", "http://h.org/", "http://evil.org/"), None);
+        assert_eq!(sent("a=1; Secure", "https://h.org/", "http://h.org/"), None);
+    }
+}

@@ -1,0 +1,320 @@
+//! The flags, and what they mean to the engine.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, ValueEnum};
+use hyper::header::{HeaderName, HeaderValue};
+use hyper_util::client::proxy::matcher::Matcher;
+use tarpipe::cli::{self, Parallel, Talk, Usage};
+use tarpipe::report::MaxFailures;
+use tarpipe::{names, size};
+
+use super::address::Rules;
+use super::body::Limits;
+use super::duration;
+use super::hash::Hash;
+use super::hosts::Politeness;
+use super::optout::{self, OptOut};
+use super::request::Options;
+use super::retry::Retry;
+use super::schedule::Plan;
+
+/// Download the URLs of a table into samples, and report what failed
+///
+/// Reads rows (urlcat's JSON lines, or plain URLs, one a line) and writes a sample for each that
+/// could be fetched: KEY.EXT with the bytes as they came, KEY.txt with the caption if there is one,
+/// KEY.json with every column and what became of the request. Rows that fail are no samples: they
+/// are counted, and --report names them all with a stable code:
+///
+/// dns, connect, tls, timeout, stalled, http_3xx, http_4xx, http_429, http_5xx, too_large, too_small,
+/// empty, mime, robots, opt_out, blocked_address, bad_url, redirect_loop, hash_mismatch, truncated,
+/// interrupted, protocol (not HTTP), command (--via), file (file: URLs), bad_row, bad_key.
+///
+/// Samples come in the order of the rows. Addresses inside (private, loopback, link-local, metadata
+/// services) are refused, also after redirects and name lookups. Opt-outs in headers are honoured.
+/// Proxies come from http_proxy, https_proxy and no_proxy.
+#[derive(Parser)]
+#[command(name = "fetch", version, after_long_help = EXAMPLES)]
+pub struct Args {
+    /// Rows to read: a path, a URL, pipe:COMMAND, - for stdin
+    #[arg(value_name = "ROWS", default_value = "-")]
+    pub rows: String,
+
+    /// Keep N requests in flight
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 256, value_parser = count)]
+    pub in_flight: usize,
+
+    /// Ask one host for at most N files at once
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = count)]
+    pub per_host: usize,
+
+    /// Ask one host for at most R files a second; 0 is any number
+    #[arg(long, value_name = "R", default_value_t = 0.0)]
+    pub host_rate: f64,
+
+    /// After N failures in a row that blame the host, fail its rows untried for a while; 0 never
+    ///
+    /// The while is 30 s, and twice as long each time the host fails again.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub max_host_failures: u32,
+
+    /// Write samples as they are ready, not in the order of the rows
+    #[arg(long)]
+    pub unordered: bool,
+
+    /// Read at most N rows ahead of the oldest that is not done [default: 16 for each in flight]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub window: Option<usize>,
+
+    /// Hold at most SIZE of bodies in memory; more only for the oldest row
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size::parse)]
+    pub window_bytes: u64,
+
+    /// Give up an attempt after TIME, from the name lookup to the last byte, redirects included
+    ///
+    /// 20 s: other tools allow 10 s for every read, which a live but slow server may use many times.
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration::parse)]
+    pub timeout: Duration,
+
+    /// Give up a connection after TIME, its TLS handshake included
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse)]
+    pub connect_timeout: Duration,
+
+    /// A body slower than RATE bytes a second has stalled
+    #[arg(long, value_name = "RATE", default_value = "100", value_parser = size::parse)]
+    pub min_rate: u64,
+
+    /// Take --min-rate over TIME
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse)]
+    pub stall_time: Duration,
+
+    /// Refuse bodies over SIZE, before and after decompression
+    #[arg(long, value_name = "SIZE", default_value = "100M", value_parser = size::parse)]
+    pub max_bytes: u64,
+
+    /// Refuse bodies under SIZE
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::parse)]
+    pub min_bytes: u64,
+
+    /// Accept only these media types, such as 'image/*,application/pdf'
+    ///
+    /// The bytes decide; the server's word counts where they say nothing.
+    #[arg(long, value_name = "TYPES", value_delimiter = ',')]
+    pub accept: Vec<String>,
+
+    /// Follow at most N redirects
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub max_redirects: usize,
+
+    /// Try again N times after a failure that may pass
+    ///
+    /// dns (no answer), connect, tls (broken off), timeout, stalled, truncated, HTTP 408, 425, 429,
+    /// 500, 502, 503 and 504. The second attempt finds most of what can be found.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub retries: u32,
+
+    /// Wait TIME before the second attempt, twice as long before each later one, with jitter
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration::parse)]
+    pub retry_wait: Duration,
+
+    /// Never wait longer than TIME; a server whose Retry-After asks for more is not asked again
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
+    pub max_wait: Duration,
+
+    /// Fetch only the rows whose key failed in this report, of any of the three kinds
+    #[arg(long, value_name = "REPORT")]
+    pub retry_from: Option<String>,
+
+    /// Ask these name servers, such as 1.1.1.1,9.9.9.9:53, instead of the system's
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', value_parser = name_server)]
+    pub dns: Vec<SocketAddr>,
+
+    /// Honour these opt-outs in X-Robots-Tag and tdm-reservation; none alone honours nothing
+    #[arg(long, value_name = "LIST", default_value = optout::DEFAULT)]
+    pub opt_out: String,
+
+    /// Whether to fetch and obey robots.txt
+    #[arg(long, value_enum, default_value_t = Obedience::Ignore)]
+    pub robots: Obedience,
+
+    /// Call ourselves this; the first word is the name that opt-outs and robots.txt know
+    #[arg(long, value_name = "TEXT", default_value = concat!("tarpipe/", env!("CARGO_PKG_VERSION"), " (+https://github.com/tarpipe/tarpipe)"))]
+    pub user_agent: String,
+
+    /// Send this header with every request
+    #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = header)]
+    pub header: Vec<(HeaderName, HeaderValue)>,
+
+    /// Connect to private, loopback and link-local addresses too
+    #[arg(long)]
+    pub allow_private: bool,
+
+    /// Never connect to the hosts, addresses and networks (CIDR) in FILE, one a line
+    #[arg(long, value_name = "FILE")]
+    pub block_list: Option<String>,
+
+    /// Do not verify certificates
+    #[arg(long)]
+    pub insecure: bool,
+
+    /// Read file: URLs too
+    #[arg(long)]
+    pub allow_file: bool,
+
+    /// Take this hash of every file
+    #[arg(long, value_enum, default_value_t = Hash::Sha256)]
+    pub hash: Hash,
+
+    /// Fail files whose hash is not the one in COLUMN
+    #[arg(long, value_name = "COLUMN")]
+    pub verify: Option<String>,
+
+    /// Fetch each URL with COMMAND instead, such as 'yt-dlp {url} -o {out}'
+    ///
+    /// No shell is started. {out} is a file to write; without it the output is read. --timeout,
+    /// --max-bytes, --retries and -j hold as for requests. The program connects on its own: addresses
+    /// are checked before it starts, and it may find others.
+    #[arg(long, value_name = "COMMAND")]
+    pub via: Option<String>,
+
+    /// Give every file this extension instead of the one its bytes call for
+    #[arg(long, value_name = "EXT", value_parser = extension)]
+    pub ext: Option<String>,
+
+    /// Report every row to FILE: .jsonl, .csv or .parquet, by its suffix
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<String>,
+
+    /// Write counts and rates to FILE as JSON, every 5 s and at the end
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<String>,
+
+    /// Exit with status 3 when more than N rows fail, or more than P%
+    #[arg(long, value_name = "N|P%")]
+    pub max_failures: Option<MaxFailures>,
+
+    /// Use N threads for connections; one costs the least CPU a request
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
+    pub io_threads: usize,
+
+    #[command(flatten)]
+    pub output: cli::Output,
+    #[command(flatten)]
+    pub parallel: Parallel,
+    #[command(flatten)]
+    pub talk: Talk,
+}
+
+const EXAMPLES: &str = "Examples:
+  # Pictures of a table, with a report
+  urlcat laion.parquet --url-col URL --caption-col TEXT | fetch --accept 'image/*' --report report.parquet -o laion.tar
+
+  # What failed, once more
+  urlcat laion.parquet --url-col URL --caption-col TEXT | fetch --retry-from report.parquet -o rest.tar
+
+  # Gently, and as robots.txt asks
+  fetch urls.txt --per-host 2 --host-rate 1 --robots obey -o out.tar
+
+  # With another program
+  fetch videos.txt -j 4 --timeout 10m --max-bytes 2G --via 'yt-dlp -q {url} -o {out}' -o videos.tar";
+
+/// What is done about robots.txt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Obedience {
+    /// Fetch it once a host and obey it.
+    Obey,
+    /// Do not ask for it.
+    Ignore,
+}
+
+impl Args {
+    /// The name of the rows.
+    pub fn source(&self) -> Result<String> {
+        let names = names::expand(&self.rows)?;
+        match names.as_slice() {
+            [name] => Ok(name.clone()),
+            _ => bail!(Usage("one source of rows at a time: join tables with urlcat".into())),
+        }
+    }
+
+    /// Which addresses may be connected to.
+    pub fn rules(&self) -> Result<Rules> {
+        let mut rules = Rules::new(self.allow_private);
+        if let Some(file) = &self.block_list {
+            let list = std::fs::read_to_string(file).with_context(|| file.clone())?;
+            rules.block(&list).with_context(|| file.clone())?;
+        }
+        Ok(rules)
+    }
+
+    /// What a body must be.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            max_bytes: self.max_bytes,
+            min_bytes: self.min_bytes,
+            min_rate: self.min_rate,
+            stall: self.stall_time,
+            accept: self.accept.iter().map(|pattern| pattern.trim().to_owned()).collect(),
+        }
+    }
+
+    /// What is asked of every request.
+    pub fn request_options(&self, rules: Arc<Rules>, proxies: Arc<Matcher>) -> Options {
+        Options {
+            timeout: self.timeout,
+            max_redirects: self.max_redirects,
+            user_agent: self.user_agent.clone(),
+            headers: self.header.clone(),
+            opt_out: OptOut::parse(&self.opt_out),
+            obey_robots: self.robots == Obedience::Obey,
+            limits: self.limits(),
+            rules,
+            proxies,
+            per_host: self.per_host,
+        }
+    }
+
+    /// What runs when.
+    pub fn plan(&self) -> Plan {
+        let interval =
+            if self.host_rate > 0.0 { Duration::from_secs_f64(1.0 / self.host_rate) } else { Duration::ZERO };
+        Plan {
+            in_flight: self.in_flight,
+            window: self.window.unwrap_or(self.in_flight * 16).max(self.in_flight),
+            unordered: self.unordered,
+            retry: Retry { retries: self.retries, wait: self.retry_wait, max_wait: self.max_wait },
+            politeness: Politeness {
+                in_flight: self.per_host,
+                interval,
+                max_failures: self.max_host_failures,
+                pause: Duration::from_secs(30),
+            },
+        }
+    }
+}
+
+fn count(text: &str) -> Result<usize> {
+    match text.parse() {
+        Ok(n @ 1..=1_000_000) => Ok(n),
+        _ => bail!("not a number from 1 to 1000000"),
+    }
+}
+
+fn name_server(text: &str) -> Result<SocketAddr> {
+    let plain = || text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53));
+    text.parse().or_else(|_| plain()).context("not an address (write 1.1.1.1 or 1.1.1.1:53)")
+}
+
+fn header(text: &str) -> Result<(HeaderName, HeaderValue)> {
+    let (name, value) = text.split_once(':').context("not of the form NAME: VALUE")?;
+    Ok((name.trim().parse()?, value.trim().parse()?))
+}
+
+fn extension(text: &str) -> Result<String> {
+    let extension = text.trim_start_matches('.');
+    let is_plain = !extension.is_empty() && extension.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+    if is_plain { Ok(extension.to_owned()) } else { bail!("not an extension (write jpg)") }
+}

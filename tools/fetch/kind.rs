@@ -1,0 +1,89 @@
+//! What a file is: by its bytes, then by what the server says.
+
+/// The extension for a body: `jpg`, `png`, `mp4`; `bin` when nobody knows.
+pub fn extension(data: &[u8], content_type: Option<&str>) -> String {
+    if let Some((_, extension)) = sniff(data) {
+        return extension.into();
+    }
+    let mime = bare(content_type.unwrap_or_default());
+    let known = KNOWN.iter().find(|(name, _)| *name == mime);
+    known.map_or("bin", |(_, extension)| extension).into()
+}
+
+/// The media type of a body.
+pub fn mime(data: &[u8], content_type: Option<&str>) -> String {
+    match (sniff(data), bare(content_type.unwrap_or_default())) {
+        (Some((mime, _)), _) => mime.into(),
+        (None, "") => "application/octet-stream".into(),
+        (None, claimed) => claimed.to_ascii_lowercase(),
+    }
+}
+
+/// Media type and extension by the bytes. SVG is told from other XML.
+fn sniff(data: &[u8]) -> Option<(&'static str, &'static str)> {
+    let found = infer::get(data).map(|kind| (kind.mime_type(), kind.extension()));
+    match found {
+        None | Some((_, "xml")) if is_svg(data) => Some(("image/svg+xml", "svg")),
+        Some((mime, "tif")) => Some((mime, "tiff")),
+        found => found,
+    }
+}
+
+/// Whether `image/*`, `*/*` or `image/png` takes a media type.
+pub fn accepts(pattern: &str, mime: &str) -> bool {
+    match pattern.strip_suffix("/*") {
+        Some("*") => true,
+        Some(family) => mime.split('/').next().is_some_and(|kind| kind.eq_ignore_ascii_case(family)),
+        None => pattern.eq_ignore_ascii_case(mime),
+    }
+}
+
+/// Types without a signature in their bytes.
+const KNOWN: [(&str, &str); 14] = [
+    ("text/plain", "txt"),
+    ("text/html", "html"),
+    ("text/csv", "csv"),
+    ("text/css", "css"),
+    ("text/javascript", "js"),
+    ("text/markdown", "md"),
+    ("text/vtt", "vtt"),
+    ("application/json", "json"),
+    ("application/xml", "xml"),
+    ("text/xml", "xml"),
+    ("image/svg+xml", "svg"),
+    ("image/jpeg", "jpg"),
+    ("image/png", "png"),
+    ("application/x-tar", "tar"),
+];
+
+fn bare(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+fn is_svg(data: &[u8]) -> bool {
+    let head = &data[..data.len().min(512)];
+    head.windows(4).any(|four| four == b"<svg")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_before_the_servers_word() {
+        assert_eq!(extension(b"\xff\xd8\xff\xe0aaaa", Some("image/png")), "jpg");
+        assert_eq!(extension(b"hello", Some("text/plain; charset=utf-8")), "txt");
+        assert_eq!(extension(b"<?xml?><svg ", Some("application/octet-stream")), "svg");
+        assert_eq!(extension(b"hello", None), "bin");
+        assert_eq!(mime(b"\x89PNG\r\n\x1a\n", Some("text/html")), "image/png");
+    }
+
+    #[test]
+    fn patterns_take_families_and_types() {
+        assert!(accepts("image/*", "image/png"));
+        assert!(accepts("*/*", "text/html"));
+        assert!(accepts("Image/PNG", "image/png"));
+        assert!(!accepts("image/*", "imagery/png"));
+        assert!(!accepts("image/png", "image/jpeg"));
+    }
+}

@@ -1,0 +1,316 @@
+//! One attempt at one URL: the request, its redirects with their cookies, the checks between them.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use http_body_util::Empty;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Request, Response, StatusCode, Uri};
+use hyper_util::client::legacy::{Client as Pool, Error};
+use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+use super::address::Rules;
+use super::body::{self, Limits};
+use super::budget::Held;
+use super::connect::Connector;
+use super::cookies::Cookies;
+use super::failure::{Code, Failure};
+use super::optout::OptOut;
+use super::retry::retry_after;
+use super::robots_cache::RobotsCache;
+
+/// Idle connections are closed soon: a table of a million hosts would hold a million.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// A response head may be this long. It is also what hyper reads at once, and every connection has such a
+/// buffer: with 128 KB, a thousand of them took 100 MB more.
+const MAX_HEAD: usize = 32 << 10;
+
+/// What a run asks of every request.
+pub struct Options {
+    pub timeout: Duration,
+    pub max_redirects: usize,
+    pub user_agent: String,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    pub opt_out: OptOut,
+    pub obey_robots: bool,
+    pub limits: Limits,
+    pub rules: Arc<Rules>,
+    pub proxies: Arc<Matcher>,
+    pub per_host: usize,
+}
+
+/// What is known of an attempt, also when it failed.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    pub final_url: Option<String>,
+    pub http_status: Option<u16>,
+    pub mime: Option<String>,
+}
+
+/// Makes requests over pooled connections.
+pub struct Client {
+    pool: Pool<Connector, Empty<Bytes>>,
+    connector: Connector,
+    headers: HeaderMap,
+    robots: RobotsCache,
+    options: Options,
+}
+
+impl Client {
+    pub fn new(options: Options, connector: Connector) -> anyhow::Result<Self> {
+        let pool = Pool::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(options.per_host)
+            .http1_max_buf_size(MAX_HEAD)
+            .http1_max_headers(256)
+            .http2_max_header_list_size(MAX_HEAD as u32)
+            .http2_initial_stream_window_size(1 << 20)
+            .http2_initial_connection_window_size(4 << 20)
+            .build(connector.clone());
+        let mut headers = HeaderMap::new();
+        headers.insert(header::USER_AGENT, HeaderValue::from_str(&options.user_agent)?);
+        headers.insert(header::ACCEPT, accept(&options.limits)?);
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip, br"));
+        for (name, value) in &options.headers {
+            headers.insert(name, value.clone());
+        }
+        Ok(Client { pool, connector, headers, robots: RobotsCache::default(), options })
+    }
+
+    /// The product name in the user agent: what robots.txt and X-Robots-Tag call us.
+    pub(super) fn agent(&self) -> &str {
+        self.options.user_agent.split(['/', ' ']).next().unwrap_or_default()
+    }
+
+    /// Fetches `url` within the total deadline of an attempt, redirects and body included.
+    pub async fn get(&self, url: &Url, held: &mut Held, trace: &mut Trace) -> Result<Vec<u8>, Failure> {
+        let deadline = Instant::now() + self.options.timeout;
+        let response = match timeout_at(deadline, self.follow(url, trace)).await {
+            Ok(response) => response?,
+            Err(_) => {
+                return Err(Failure::passing(Code::Timeout, format!("no answer within {:?}", self.options.timeout)));
+            }
+        };
+        let (head, incoming) = response.into_parts();
+        if let Some(found) = self.options.opt_out.find(&head.headers, self.agent()) {
+            return Err(Failure::lasting(Code::OptOut, found));
+        }
+        trace.mime = body::content_type(&head.headers).map(str::to_owned);
+        self.options.limits.read(incoming, &head.headers, deadline, held).await
+    }
+
+    /// The first answer that is no redirect, if it is a success.
+    async fn follow(&self, first: &Url, trace: &mut Trace) -> Result<Response<Incoming>, Failure> {
+        let mut url = first.clone();
+        let mut cookies = Cookies::default();
+        let mut seen = Vec::new();
+        loop {
+            trace.final_url = Some(url.to_string());
+            self.check(&url).await?;
+            let response = self.send(self.request(&url, &cookies, seen.is_empty())?).await?;
+            let status = response.status();
+            trace.http_status = Some(status.as_u16());
+            let Some(next) = location(&url, &response) else {
+                return if status.is_success() { Ok(response) } else { Err(refused(status, response.headers())) };
+            };
+            let next = next?;
+            cookies.take(&url, response.headers());
+            seen.push(url);
+            if seen.len() > self.options.max_redirects {
+                return Err(Failure::lasting(
+                    Code::RedirectLoop,
+                    format!("more than {} redirects", self.options.max_redirects),
+                ));
+            }
+            if cookies.is_empty() && seen.contains(&next) {
+                return Err(Failure::lasting(Code::RedirectLoop, format!("redirected to {next} again")));
+            }
+            url = next;
+        }
+    }
+
+    /// Everything that must hold before a URL is asked for, the first as well as a redirect's.
+    async fn check(&self, url: &Url) -> Result<(), Failure> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(Failure::lasting(Code::BadUrl, format!("'{}' URLs are not fetched", url.scheme())));
+        }
+        let Some(host) = url.host_str() else {
+            return Err(Failure::lasting(Code::BadUrl, "no host"));
+        };
+        if let Some(why) = self.options.rules.refuses_host(host) {
+            return Err(Failure::lasting(Code::BlockedAddress, why));
+        }
+        if self.options.obey_robots && !self.robots.allows(self, url).await? {
+            return Err(Failure::lasting(Code::Robots, format!("robots.txt of {host} disallows it")));
+        }
+        Ok(())
+    }
+
+    fn request(&self, url: &Url, cookies: &Cookies, is_first: bool) -> Result<Request<Empty<Bytes>>, Failure> {
+        let uri: Uri = uri(url)?;
+        let mut request = Request::new(Empty::new());
+        *request.headers_mut() = self.headers.clone();
+        if let Some(cookie) = cookies.header(url) {
+            request.headers_mut().insert(header::COOKIE, cookie);
+        }
+        if !is_first {
+            // Meant for the host of the table, not for wherever it sends us.
+            request.headers_mut().remove(header::AUTHORIZATION);
+        } else if let Some(value) = basic_auth(url) {
+            request.headers_mut().insert(header::AUTHORIZATION, value);
+        }
+        if let Some(auth) = self
+            .options
+            .proxies
+            .intercept(&uri)
+            .filter(|_| url.scheme() == "http")
+            .and_then(|proxy| proxy.basic_auth().cloned())
+        {
+            request.headers_mut().insert(header::PROXY_AUTHORIZATION, auth);
+        }
+        *request.uri_mut() = uri;
+        Ok(request)
+    }
+
+    /// For a program that will connect by itself: refuses what can be seen to be refused, which
+    /// a name that changes its address afterwards gets around.
+    pub async fn check_host(&self, url: &Url) -> Result<(), Failure> {
+        match url.host_str().filter(|_| matches!(url.scheme(), "http" | "https")) {
+            None => Ok(()),
+            Some(host) => {
+                self.check(url).await?;
+                self.connector.check(host).await
+            }
+        }
+    }
+
+    /// Sends one request and waits for the head of its answer.
+    async fn send(&self, request: Request<Empty<Bytes>>) -> Result<Response<Incoming>, Failure> {
+        self.pool.request(request).await.map_err(|err| failure(&err))
+    }
+
+    /// Status and text of a small file, uncompressed, its redirects followed.
+    pub(super) async fn small_file(&self, url: &Url, max_bytes: usize) -> Result<(u16, Vec<u8>), Failure> {
+        let mut url = url.clone();
+        for _ in 0..5 {
+            let mut request = self.request(&url, &Cookies::default(), false)?;
+            request.headers_mut().remove(header::ACCEPT_ENCODING);
+            let response = self.send(request).await?;
+            let status = response.status().as_u16();
+            match location(&url, &response) {
+                Some(next) => url = next?,
+                None => return Ok((status, read_some(response.into_body(), max_bytes).await)),
+            }
+        }
+        Ok((404, Vec::new()))
+    }
+}
+
+async fn read_some(mut body: Incoming, max_bytes: usize) -> Vec<u8> {
+    use http_body_util::BodyExt;
+    let mut data = Vec::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        if let Ok(chunk) = frame.into_data() {
+            data.extend_from_slice(&chunk[..chunk.len().min(max_bytes - data.len())]);
+        }
+        if data.len() >= max_bytes {
+            break;
+        }
+    }
+    data
+}
+
+fn accept(limits: &Limits) -> anyhow::Result<HeaderValue> {
+    Ok(if limits.accept.is_empty() {
+        HeaderValue::from_static("*/*")
+    } else {
+        HeaderValue::from_str(&limits.accept.join(", "))?
+    })
+}
+
+fn uri(url: &Url) -> Result<Uri, Failure> {
+    let bad = |_| Failure::lasting(Code::BadUrl, "not a URL that HTTP can ask for");
+    if url.username().is_empty() && url.fragment().is_none() && url.password().is_none() {
+        return url.as_str().parse().map_err(bad);
+    }
+    let mut bare = url.clone();
+    bare.set_fragment(None);
+    _ = bare.set_username("");
+    _ = bare.set_password(None);
+    bare.as_str().parse().map_err(bad)
+}
+
+fn basic_auth(url: &Url) -> Option<HeaderValue> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let pair = format!("{}:{}", decode(url.username()), decode(url.password().unwrap_or_default()));
+    let mut value = HeaderValue::from_str(&format!("Basic {}", base64::prelude::BASE64_STANDARD.encode(pair))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// Where a redirect leads.
+fn location(url: &Url, response: &Response<Incoming>) -> Option<Result<Url, Failure>> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let value = response.headers().get(header::LOCATION)?;
+    let text = String::from_utf8_lossy(value.as_bytes());
+    Some(url.join(text.trim()).map_err(|err| Failure::lasting(Code::BadUrl, format!("redirected to a bad URL: {err}"))))
+}
+
+fn refused(status: StatusCode, headers: &HeaderMap) -> Failure {
+    let number = status.as_u16();
+    let code = match number {
+        429 => Code::Http429,
+        500.. => Code::Http5xx,
+        400..500 => Code::Http4xx,
+        _ => Code::Http3xx,
+    };
+    let wait = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+    Failure {
+        code,
+        why: format!("HTTP {number}"),
+        is_transient: matches!(number, 408 | 425 | 429 | 500 | 502 | 503 | 504),
+        retry_after: wait.and_then(|value| retry_after(value, SystemTime::now())),
+    }
+}
+
+/// The failure behind the client's error: the connector's own, or what HTTP made of it.
+fn failure(err: &Error) -> Failure {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(err);
+    while let Some(inner) = cause {
+        if let Some(failure) = inner.downcast_ref::<Failure>() {
+            return failure.clone();
+        }
+        if let Some(err) = inner.downcast_ref::<hyper::Error>() {
+            if err.is_parse() && err.to_string().contains("too large") {
+                return Failure::lasting(Code::TooLarge, format!("the head is longer than {} KB", MAX_HEAD >> 10));
+            }
+            if err.is_parse() {
+                return Failure::lasting(Code::Protocol, format!("not HTTP: {err}"));
+            }
+            if err.is_incomplete_message() {
+                return Failure::passing(Code::Truncated, "the connection was closed before an answer");
+            }
+        }
+        cause = inner.source();
+    }
+    let mut text = err.to_string();
+    let mut cause = std::error::Error::source(err);
+    while let Some(inner) = cause {
+        text = inner.to_string();
+        cause = inner.source();
+    }
+    Failure::passing(Code::Connect, text)
+}
