@@ -256,9 +256,16 @@ fn requests_say_who_asks_and_carry_cookies_through_redirects() {
         "/plain" => reply(wire, "200 OK", "", JPEG),
         _ => reply(wire, "403 No", "", b""),
     });
-    run("fetch", ["--allow-private", "-H", "X-Mine: yes"]).stdin(format!("{0}/in\n{0}/plain\n", web.url)).ok();
+    run("fetch", ["--allow-private", "-H", "X-Mine: yes", "--contact", "https://example.org/bot"])
+        .stdin(format!("{0}/in\n{0}/plain\n", web.url))
+        .ok();
     let head = &web.seen().into_iter().find(|asked| asked.path == "/plain").unwrap().head;
-    assert!(head.contains("user-agent: tarpipe/") && head.contains("(+http") && head.contains("x-mine: yes"), "{head}");
+    assert!(
+        head.contains("user-agent: tarpipe/")
+            && head.contains(" (+https://example.org/bot)")
+            && head.contains("x-mine: yes"),
+        "{head}"
+    );
     assert!(!head.contains("cookie:"), "{head}");
 }
 

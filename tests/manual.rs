@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::{Archive, TOOLS, bash, dir, run, words};
+use crate::support::{Archive, TOOLS, bash, dir, members, run, words};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
@@ -63,15 +63,26 @@ fn an_unknown_kind_of_manual_is_refused() {
 fn the_pipelines_of_the_readme_run() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let folder = dir();
-    for i in 0..3 {
-        let archive = Archive::of_samples(40).whole();
-        let rekey = format!("part{i}/{{key}}");
-        let archive = run("tarcat", ["--rekey", &rekey]).stdin(archive).ok();
-        std::fs::write(folder.path().join(format!("raw-{i:03}.tar")), archive).unwrap();
+    bash("gm convert -size 64x48 gradient:red-blue picture.jpg").cwd(folder.path()).ok();
+    let picture = std::fs::read(folder.path().join("picture.jpg")).unwrap();
+    for part in 0..3 {
+        let archive = (0..40).fold(Archive::new(), |archive, i| {
+            let key = format!("part{part}/s{i:03}");
+            let json = format!("{{\"width\": {}}}", i * 100);
+            archive
+                .file(&format!("{key}.jpg"), &picture)
+                .file(&format!("{key}.cls"), b"1")
+                .file(&format!("{key}.json"), json.as_bytes())
+        });
+        std::fs::write(folder.path().join(format!("raw-{part:03}.tar")), archive.whole()).unwrap();
     }
     let blocks: Vec<&str> = readme.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
     assert!(blocks.len() >= 3, "the README shows {} pipelines", blocks.len());
     for block in blocks {
         bash(&format!("set -e; {block}")).cwd(folder.path()).done().status(0).stderr("");
     }
+    let gray = std::fs::read(folder.path().join("gray.tar")).unwrap();
+    assert!(
+        members(&gray).iter().filter(|member| member.0.ends_with(".ppm")).all(|member| member.1.starts_with(b"P6"))
+    );
 }

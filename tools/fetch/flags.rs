@@ -141,8 +141,14 @@ pub struct Args {
     pub robots: Obedience,
 
     /// Call ourselves this; the first word is the name that opt-outs and robots.txt know
-    #[arg(long, value_name = "TEXT", default_value = concat!("tarpipe/", env!("CARGO_PKG_VERSION"), " (+https://github.com/tarpipe/tarpipe)"))]
+    #[arg(long, value_name = "TEXT", default_value = concat!("tarpipe/", env!("CARGO_PKG_VERSION")))]
     pub user_agent: String,
+
+    /// Tell servers where their owners find you, as part of the user agent: a URL or a mail address
+    ///
+    /// Whoever fetches much from others' servers should give one.
+    #[arg(long, value_name = "URL")]
+    pub contact: Option<String>,
 
     /// Send this header with every request
     #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = header)]
@@ -261,12 +267,17 @@ impl Args {
         }
     }
 
+    fn full_user_agent(&self) -> String {
+        let contact = self.contact.as_ref().map(|contact| format!(" (+{contact})")).unwrap_or_default();
+        format!("{}{contact}", self.user_agent)
+    }
+
     /// What is asked of every request.
     pub fn request_options(&self, rules: Arc<Rules>, proxies: Arc<Matcher>) -> Options {
         Options {
             timeout: self.timeout,
             max_redirects: self.max_redirects,
-            user_agent: self.user_agent.clone(),
+            user_agent: self.full_user_agent(),
             headers: self.header.clone(),
             opt_out: OptOut::parse(&self.opt_out),
             obey_robots: self.robots == Obedience::Obey,
