@@ -39,7 +39,7 @@ pub fn accepts(pattern: &str, mime: &str) -> bool {
 }
 
 /// Types without a signature in their bytes.
-const KNOWN: [(&str, &str); 14] = [
+const KNOWN: [(&str, &str); 17] = [
     ("text/plain", "txt"),
     ("text/html", "html"),
     ("text/csv", "csv"),
@@ -53,6 +53,9 @@ const KNOWN: [(&str, &str); 14] = [
     ("image/svg+xml", "svg"),
     ("image/jpeg", "jpg"),
     ("image/png", "png"),
+    ("image/x-portable-pixmap", "ppm"),
+    ("image/x-portable-graymap", "pgm"),
+    ("image/x-portable-anymap", "pnm"),
     ("application/x-tar", "tar"),
 ];
 
