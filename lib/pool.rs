@@ -42,7 +42,7 @@ impl std::fmt::Display for Bug {
 impl std::error::Error for Bug {}
 
 /// Runs every job through one of the workers and hands the results to `emit`, on the calling
-/// thread. `worker(i)` makes the i-th worker, which may keep buffers or a process between jobs;
+/// thread; a single worker runs there too. `worker(i)` makes the i-th worker, which may keep buffers or a process between jobs;
 /// `cost` is what a job holds in memory.
 ///
 /// The first error, from a job, a worker or `emit`, ends the run at once.
@@ -51,7 +51,7 @@ pub fn run<I, O, J, F, W>(
     jobs: J,
     cost: fn(&I) -> u64,
     worker: W,
-    mut emit: impl FnMut(O) -> Result<()>,
+    emit: impl FnMut(O) -> Result<()>,
 ) -> Result<()>
 where
     I: Send + 'static,
@@ -60,11 +60,15 @@ where
     F: FnMut(I) -> Result<O>,
     W: Fn(usize) -> F + Send + Sync + 'static,
 {
+    if limits.parallel <= 1 {
+        return run_here(jobs, worker(0), emit);
+    }
+    let mut emit = emit;
     let gate = Arc::new(Gate::new(limits));
     let _over = Over(Arc::clone(&gate));
     let (job_sender, job_receiver) = unbounded::<Job<I, O>>();
     let worker = Arc::new(worker);
-    for i in 0..limits.parallel.max(1) {
+    for i in 0..limits.parallel {
         let (jobs, worker) = (job_receiver.clone(), Arc::clone(&worker));
         spawn("worker", move || work(&jobs, || worker(i)))?;
     }
@@ -76,6 +80,18 @@ where
         gate.leave(cost);
     }
     if gate.is_empty() { Ok(()) } else { Err(anyhow!(Bug)) }
+}
+
+/// One worker needs no threads: handing a small job over costs more than doing it.
+fn run_here<I, O>(
+    jobs: impl Iterator<Item = Result<I>>,
+    mut worker: impl FnMut(I) -> Result<O>,
+    mut emit: impl FnMut(O) -> Result<()>,
+) -> Result<()> {
+    for job in jobs {
+        emit(worker(job?)?)?;
+    }
+    Ok(())
 }
 
 /// What a job cost and what came of it.
@@ -226,6 +242,25 @@ mod tests {
         )
         .unwrap();
         assert_eq!(out, (0..200).map(|n| n * 2).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn one_worker_does_it_all_in_turn() {
+        let mut out = Vec::new();
+        let here = std::thread::current().id();
+        let worker = move |_| move |n: u64| Ok((n, std::thread::current().id() == here));
+        run(
+            limits(1, true),
+            (0..5).map(Ok),
+            |_| 1,
+            worker,
+            |answer| {
+                out.push(answer);
+                Ok(())
+            },
+        )
+        .unwrap();
+        assert_eq!(out, (0..5).map(|n| (n, true)).collect::<Vec<_>>());
     }
 
     #[test]
