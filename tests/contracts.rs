@@ -289,6 +289,7 @@ fn help_and_version_are_there() {
     for subject in SUBJECTS {
         let help = String::from_utf8(run(subject.tool, ["--help"]).ok()).unwrap();
         assert!(help.contains("Examples:") && help.contains("Usage:"), "{help}");
+        assert!(!help.contains('\x1b'), "colours in a pipe");
         let version = String::from_utf8(run(subject.tool, ["--version"]).ok()).unwrap();
         assert_eq!(version, format!("{} {}\n", subject.tool, env!("CARGO_PKG_VERSION")));
         assert!(tool(subject.tool).exists());

@@ -5,7 +5,7 @@ mod groups;
 mod samples;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -93,7 +93,9 @@ fn asked_to_generate() -> Option<String> {
 /// Help and version go to stdout; a mistake becomes one line.
 fn misuse(err: &clap::Error) -> Result<ExitCode> {
     if matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        _ = write!(io::stdout(), "{}", err.render().ansi());
+        let text = err.render();
+        let text = if io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() };
+        _ = io::stdout().write_all(text.as_bytes());
         return Ok(ExitCode::SUCCESS);
     }
     let text = err.to_string();
