@@ -167,7 +167,8 @@ fn what_a_killed_run_left_is_removed_by_the_next() {
     child.wait().unwrap();
     assert_eq!(list(folder.path().join("tmp")).len(), 1);
     for pid in pids {
-        _ = Command::new("kill").args(["-KILL", &pid]).stderr(Stdio::null()).status();
+        // The shells among them lead a process group; all that it holds must go.
+        _ = Command::new("kill").args(["-KILL", "--", &format!("-{pid}"), &pid]).stderr(Stdio::null()).status();
     }
     run("tarproc", ["-c", ":", "--tmpdir", "tmp", "in.tar"]).cwd(folder.path()).ok();
     assert!(list(folder.path().join("tmp")).is_empty());
