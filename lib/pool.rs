@@ -51,7 +51,7 @@ pub fn run<I, O, J, F, W>(
     jobs: J,
     cost: fn(&I) -> u64,
     worker: W,
-    emit: impl FnMut(O) -> Result<()>,
+    mut emit: impl FnMut(O) -> Result<()>,
 ) -> Result<()>
 where
     I: Send + 'static,
@@ -63,7 +63,6 @@ where
     if limits.parallel <= 1 {
         return run_here(jobs, worker(0), emit);
     }
-    let mut emit = emit;
     let gate = Arc::new(Gate::new(limits));
     let _over = Over(Arc::clone(&gate));
     let (job_sender, job_receiver) = unbounded::<Job<I, O>>();

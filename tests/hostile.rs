@@ -51,7 +51,7 @@ fn a_claim_of_20_gb_costs_no_memory() {
     bytes.extend(vec![1; 100_000]);
     let folder = with(&bytes);
     for flags in ["", "--max-bad 0 --select true --max-sample 100G"] {
-        // 200 MB of address space: threads and libraries fit, 20 GB do not.
+        // 400 MB of address space: threads and libraries fit, 20 GB do not.
         let script = format!("ulimit -v 400000; tarcat {flags} in > out");
         bash(&script).cwd(folder.path()).fails(1, "tarcat: in: byte 100512: the input ends in the middle of a member");
     }

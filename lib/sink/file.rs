@@ -87,7 +87,8 @@ fn unique() -> String {
     format!("{}-{}-{}", host(), std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-fn host() -> String {
+/// The name of this machine, as far as a file name takes it.
+pub fn host() -> String {
     let uname = rustix::system::uname();
     let name = uname.nodename().to_string_lossy();
     name.chars().filter(|c| c.is_ascii_alphanumeric()).take(32).collect()

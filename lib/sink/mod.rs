@@ -20,7 +20,7 @@ use crate::digest::Digest;
 use crate::process::Process;
 use crate::source;
 
-pub use file::Temporary;
+pub use file::{Temporary, host};
 
 /// Only our own stdout closing means that the reader left. It ends a run quietly.
 #[derive(Debug)]
@@ -43,6 +43,13 @@ pub struct Options {
     pub threads: usize,
     /// Whether to take a SHA-256 of the stored bytes.
     pub digest: bool,
+}
+
+/// Writes a small text, such as an index, under `name`: whole or not at all.
+pub fn write_text(name: &str, text: &str) -> Result<()> {
+    let mut sink = Sink::create(name, Options::default())?;
+    sink.write_all(text.as_bytes())?;
+    sink.finish().map(drop)
 }
 
 /// What was stored.

@@ -3,10 +3,9 @@
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
-use anyhow::{Result, anyhow};
-use arrow_array::RecordBatch;
+use anyhow::Result;
 use arrow_ipc::reader::{FileReader, StreamReader};
-use arrow_schema::{ArrowError, Schema};
+use arrow_schema::Schema;
 
 use super::{Column, Columns, Flow, Visitor, batch};
 
@@ -22,28 +21,13 @@ pub fn visit(file: File, columns: &Columns, visitor: &mut dyn Visitor) -> Result
     if is_file(&file)? {
         let whole = FileReader::try_new(BufReader::new(&file), None)?;
         let projection = wanted(&whole.schema(), columns);
-        visit_batches(FileReader::try_new(BufReader::new(&file), Some(projection))?, visitor)
+        batch::visit_all(FileReader::try_new(BufReader::new(&file), Some(projection))?, visitor)
     } else {
         let whole = StreamReader::try_new(BufReader::new(&file), None)?;
         let projection = wanted(&whole.schema(), columns);
         (&file).seek(SeekFrom::Start(0))?;
-        visit_batches(StreamReader::try_new(BufReader::new(&file), Some(projection))?, visitor)
+        batch::visit_all(StreamReader::try_new(BufReader::new(&file), Some(projection))?, visitor)
     }
-}
-
-fn visit_batches(
-    batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
-    visitor: &mut dyn Visitor,
-) -> Result<Flow> {
-    let mut row = 1;
-    for read in batches {
-        let read = read.map_err(|err| anyhow!("row {row}: {err}"))?;
-        if batch::visit(&read, row, visitor)?.is_break() {
-            return Ok(Flow::Break(()));
-        }
-        row += read.num_rows() as u64;
-    }
-    Ok(Flow::Continue(()))
 }
 
 fn wanted(schema: &Schema, columns: &Columns) -> Vec<usize> {

@@ -1,15 +1,31 @@
 //! Record batches as rows: what parquet and arrow share.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
 use base64::Engine;
 use serde_json::{Map, Value};
 
 use super::{Cell, Column, Flow, Row, Visitor};
+
+/// Shows all batches of a table in turn, until the visitor has seen enough.
+pub fn visit_all(
+    batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
+    visitor: &mut dyn Visitor,
+) -> Result<Flow> {
+    let mut row = 1;
+    for read in batches {
+        let read = read.map_err(|err| anyhow!("row {row}: {err}"))?;
+        if visit(&read, row, visitor)?.is_break() {
+            return Ok(Flow::Break(()));
+        }
+        row += read.num_rows() as u64;
+    }
+    Ok(Flow::Continue(()))
+}
 
 /// Hands the rows of a batch over; the first one has the number `first`.
 pub fn visit(batch: &RecordBatch, first: u64, visitor: &mut dyn Visitor) -> Result<Flow> {

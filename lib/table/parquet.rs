@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 
@@ -26,15 +26,7 @@ pub fn visit(file: File, columns: &Columns, visitor: &mut dyn Visitor) -> Result
     let wanted = builder.schema().fields().iter().enumerate().filter(|(_, field)| columns.wants(field.name()));
     let mask = ProjectionMask::roots(builder.parquet_schema(), wanted.map(|(at, _)| at));
     let batches = builder.with_projection(mask).with_batch_size(BATCH).build()?;
-    let mut row = 1;
-    for read in batches {
-        let read = read.map_err(|err| anyhow!("row {row}: {err}"))?;
-        if batch::visit(&read, row, visitor)?.is_break() {
-            return Ok(Flow::Break(()));
-        }
-        row += read.num_rows() as u64;
-    }
-    Ok(Flow::Continue(()))
+    batch::visit_all(batches, visitor)
 }
 
 /// The embedded arrow schema is ignored: the file's own types are what other writers agree on.

@@ -16,7 +16,7 @@ use tarpipe::index;
 use tarpipe::messages;
 use tarpipe::pool::{self, Limits};
 use tarpipe::report::counted;
-use tarpipe::sink::{Options, ReaderLeft, Sink};
+use tarpipe::sink::{self, ReaderLeft};
 
 use keys::Ledger;
 use shard::{Checks, check};
@@ -130,21 +130,14 @@ fn check_all(args: &Args, names: Vec<String>, ledger: &Arc<Mutex<Ledger>>) -> Re
 fn write_indexes(args: &Args, verdicts: &[Verdict]) -> Result<()> {
     for verdict in verdicts.iter().filter(|verdict| verdict.faults == 0) {
         if let Some(dali) = &verdict.index {
-            write(&index::sidecar(&verdict.shard, "idx"), dali)?;
+            sink::write_text(&index::sidecar(&verdict.shard, "idx"), dali)?;
         }
     }
     let Some(file) = &args.wids else { return Ok(()) };
     let whole = verdicts.iter().filter(|verdict| verdict.faults == 0);
     let shards: Vec<_> = whole.map(Verdict::wids).collect();
     let name = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".json");
-    write(file, &format!("{:#}\n", index::wids(name, &shards)))
-}
-
-fn write(name: &str, text: &str) -> Result<()> {
-    let mut sink = Sink::create(name, Options::default())?;
-    sink.write_all(text.as_bytes())?;
-    sink.finish()?;
-    Ok(())
+    sink::write_text(file, &format!("{:#}\n", index::wids(name, &shards)))
 }
 
 fn print(args: &Args, verdicts: &[Verdict]) -> Result<()> {

@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::process::Pid;
 use tarpipe::messages;
 use tarpipe::signals;
+use tarpipe::sink::host;
 
 const PREFIX: &str = "tarproc-";
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -117,11 +118,6 @@ fn best_place() -> PathBuf {
 
 fn is_writable(path: &str) -> bool {
     rustix::fs::access(path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok()
-}
-
-fn host() -> String {
-    let uname = rustix::system::uname();
-    uname.nodename().to_string_lossy().chars().filter(char::is_ascii_alphanumeric).take(32).collect()
 }
 
 /// Removes the directories of runs on this host that were killed.

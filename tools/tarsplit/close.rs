@@ -2,7 +2,6 @@
 //! command, while the next ones are being cut.
 
 use std::collections::VecDeque;
-use std::io::Write;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -13,7 +12,7 @@ use tarpipe::index;
 use tarpipe::messages;
 use tarpipe::process::{self, Process, quote};
 use tarpipe::report::counted;
-use tarpipe::sink::{Options, Sink, Stored};
+use tarpipe::sink::{self, Stored};
 use tarpipe::size;
 use tarpipe::source;
 
@@ -97,7 +96,7 @@ impl Finishing {
         let counts = format!("{}, {}", counted(samples, "sample"), size::show(bytes));
         messages::detail(&format!("{name}: {counts}, closed by {closed_by}"));
         if let Some(index) = index {
-            write_beside(&index::sidecar(&name, "idx"), &index.dali())?;
+            sink::write_text(&index::sidecar(&name, "idx"), &index.dali())?;
         }
         if self.stats {
             let Stored { bytes: stored_bytes, sha256 } = stored;
@@ -105,7 +104,7 @@ impl Finishing {
                 "shard": name, "samples": samples, "bytes": bytes, "stored_bytes": stored_bytes,
                 "fields": fields, "sha256": sha256, "closed_by": limit,
             });
-            write_beside(&index::sidecar(&name, "stats.json"), &format!("{stats:#}\n"))?;
+            sink::write_text(&index::sidecar(&name, "stats.json"), &format!("{stats:#}\n"))?;
         }
         match &self.post {
             Some(command) => self.post(command, &name),
@@ -122,11 +121,4 @@ impl Finishing {
         }
         Ok(())
     }
-}
-
-fn write_beside(name: &str, text: &str) -> Result<()> {
-    let mut sink = Sink::create(name, Options::default())?;
-    sink.write_all(text.as_bytes())?;
-    sink.finish()?;
-    Ok(())
 }
