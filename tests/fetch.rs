@@ -96,7 +96,7 @@ fn every_row_is_in_the_report_whatever_its_format() {
         assert_eq!(codes, ["", "http_4xx", "bad_url", "bad_row"], "{name}");
         assert_eq!((&rows[0]["status"], &rows[1]["http_status"]), (&"success".into(), &404.into()), "{name}");
     }
-    fetch("--report r.txt").cwd(folder.path()).fails(1, "fetch: r.txt: a report ends in .jsonl, .csv or .parquet");
+    fetch("--report r.txt").cwd(folder.path()).fails(2, "fetch: r.txt: a report ends in .jsonl, .csv or .parquet");
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn the_report_has_a_row_for_every_image() {
     let archive =
         Archive::new().file("a,b.jpg", &jpeg(&photo(40, 30))).file("c.jpg", b"nonsense").file("d.txt", b"x").whole();
     let said = "tarresize: 1 sample; failed 2 (1 no_image, 1 unsupported)";
-    for name in ["report.csv", "report.jsonl"] {
+    for name in ["report.csv", "report.jsonl", "report.parquet"] {
         let flags = format!("-s 10 --report {name}");
         words("tarresize", &flags).cwd(folder.path()).stdin(archive.clone()).done().status(0).stderr(said);
     }
@@ -100,6 +100,8 @@ fn the_report_has_a_row_for_every_image() {
     let jsonl = std::fs::read_to_string(folder.path().join("report.jsonl")).unwrap();
     let rows: Vec<Value> = jsonl.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((rows.len(), &rows[0]["key"], &rows[1]["code"]), (3, &json!("a,b"), &json!("unsupported")));
+    let parquet = words("urlcat", "report.parquet --url-col key").cwd(folder.path()).ok();
+    assert_eq!(String::from_utf8(parquet).unwrap().lines().count(), 3);
 }
 
 #[test]

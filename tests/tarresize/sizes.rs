@@ -159,7 +159,7 @@ fn flags_that_contradict_each_other_are_usage_errors() {
         ("-s 5 --format png --quality 10", "--quality is 0 to 9 for png"),
         ("-s 5 --format png --progressive", "--progressive and --subsampling are for jpg: use --format jpg or keep"),
         ("-s 5 --strip --orient keep", "--strip would drop what --orient keep or --icc keep asks for"),
-        ("-s 5 --report x.parquet", "--report x.parquet: a report is a .jsonl or a .csv file"),
+        ("-s 5 --report x.txt", "x.txt: a report ends in .jsonl, .csv or .parquet"),
     ] {
         words("tarresize", flags).fails(2, &format!("tarresize: {said}"));
     }

@@ -9,6 +9,7 @@ mod connect;
 mod cookies;
 mod duration;
 mod engine;
+mod entry;
 mod failure;
 mod flags;
 mod hash;

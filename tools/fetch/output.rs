@@ -2,13 +2,14 @@
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use tarpipe::ledger::{Entry, Ledger};
+use tarpipe::ledger::Ledger;
 use tarpipe::report::Tally;
 use tarpipe::sample::{Member, Sample};
 use tarpipe::shard::Shard;
 use tarpipe::{messages, name, progress};
 
 use super::attempt::{File, Job};
+use super::entry::Entry;
 use super::failure::{Code, Failure};
 use super::flags::Args;
 use super::hash::Hash;
@@ -25,7 +26,7 @@ pub struct Output {
 
 impl Output {
     pub fn create(args: &Args) -> Result<Self> {
-        let report = args.report.as_deref().map(Ledger::create).transpose()?;
+        let report = args.report.as_deref().map(|name| Ledger::create(name, Entry::COLUMNS)).transpose()?;
         let archive = args.output.create(&args.parallel)?;
         Ok(Output { archive, report, hash: args.hash, tally: Tally::default() })
     }
@@ -58,10 +59,11 @@ impl Output {
         }
         stats.add(failure.as_ref().map(|failure| failure.code), entry.bytes);
         if let Some(report) = &mut self.report {
-            report.add(match written {
+            let entry = match written {
                 Ok(()) => entry,
-                Err(_) => Entry { status: "failed", code: Some(Code::Interrupted.name()), ..entry },
-            })?;
+                Err(_) => Entry { code: Some(Code::Interrupted.name()), ..entry },
+            };
+            report.add(entry.into_row())?;
         }
         written
     }
@@ -85,7 +87,6 @@ impl Output {
         Entry {
             key: job.row.key.clone(),
             url: if failure.is_some() { job.url() } else { job.row.url(0) }.to_owned(),
-            status: if failure.is_some() { "failed" } else { "success" },
             code: failure.map(|failure| failure.code.name()),
             error_message: failure.map(|failure| failure.why.clone()),
             http_status: trace.http_status,

@@ -143,7 +143,7 @@ pub struct Args {
     #[arg(long, value_name = "N|P%")]
     pub max_failures: Option<MaxFailures>,
 
-    /// Write a row for every image to FILE (.jsonl or .csv)
+    /// Write a row for every image to FILE (.jsonl, .csv or .parquet)
     #[arg(long, value_name = "FILE")]
     pub report: Option<String>,
 

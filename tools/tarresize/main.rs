@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use tarpipe::cli::{self, Outcome, SharedTally};
+use tarpipe::ledger::Ledger;
 use tarpipe::messages;
 use tarpipe::pool::{self, Limits};
 use tarpipe::sample::Sample;
@@ -42,7 +43,6 @@ use tarpipe::shard::Shard;
 use args::{Args, OnError};
 use engine::Engine;
 use fields::{Image, Work};
-use report::Report;
 
 fn main() -> ExitCode {
     cli::main(run)
@@ -53,7 +53,7 @@ fn run(args: Args) -> Result<Outcome> {
     let work = Arc::new(args.work()?);
     let samples = args.input.samples(&args.held)?;
     let tally = samples.tally();
-    let report = args.report.as_deref().map(Report::create).transpose()?;
+    let report = args.report.as_deref().map(|name| Ledger::create(name, report::COLUMNS)).transpose()?;
     let shard = args.output.create(&args.parallel)?;
     let mut output = Output { shard, report, tally: tally.clone(), on_error: args.on_error };
     let worker = move |_| {
@@ -64,7 +64,7 @@ fn run(args: Args) -> Result<Outcome> {
     let limits = Limits::for_workers(args.parallel.threads());
     pool::run(limits, samples, Sample::bytes, worker, |processed| output.write(processed))?;
     output.shard.finish()?;
-    output.report.map_or(Ok(()), Report::finish)?;
+    output.report.map_or(Ok(()), Ledger::finish)?;
     Ok(Outcome { tally: tally.take(), max_failures: args.max_failures })
 }
 
@@ -87,15 +87,15 @@ fn process(mut sample: Sample, work: &Work, engine: &mut Option<Engine>) -> Resu
 /// Where samples, reports and counts go, in the order of the input.
 struct Output {
     shard: Shard,
-    report: Option<Report>,
+    report: Option<Ledger>,
     tally: SharedTally,
     on_error: OnError,
 }
 
 impl Output {
     fn write(&mut self, Processed { sample, images }: Processed) -> Result<()> {
-        if let Some(report) = &mut self.report {
-            images.iter().try_for_each(|image| report.write(&sample.key, image))?;
+        if let Some(ledger) = &mut self.report {
+            images.iter().try_for_each(|image| ledger.add(report::row(&sample.key, image)))?;
         }
         let failed = images.iter().find_map(|image| Some((image, image.result.as_ref().err()?)));
         let Some((image, failure)) = failed else {
