@@ -8,12 +8,18 @@ type Codes = BTreeMap<&'static str, u64>;
 /// Counts of what was done and what was left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
+    noun: Option<&'static str>,
     done: u64,
     dropped: Codes,
     failed: Codes,
 }
 
 impl Tally {
+    /// Counts of something else than samples.
+    pub fn of(noun: &'static str) -> Self {
+        Tally { noun: Some(noun), ..Tally::default() }
+    }
+
     /// One more sample went through.
     pub fn done(&mut self) {
         self.done += 1;
@@ -61,7 +67,7 @@ impl Tally {
 
     /// `12 samples; failed 2 (1 cut, 1 decode); dropped 1 (directory)`
     pub fn summary(&self) -> String {
-        let mut line = counted(self.done, "sample");
+        let mut line = counted(self.done, self.noun.unwrap_or("sample"));
         for (verb, codes) in [("failed", &self.failed), ("dropped", &self.dropped)] {
             if !codes.is_empty() {
                 let total: u64 = codes.values().sum();

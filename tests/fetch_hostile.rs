@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::web::{Asked, Web, Wire, name_server, reply};
-use crate::support::{dir, run};
+use crate::support::{bash, dir};
 
 const JPEG: &[u8] = b"\xff\xd8\xff\xe0 a small picture";
 
@@ -58,10 +58,14 @@ fn misbehave(asked: &Asked, wire: &mut dyn Wire) {
     }
 }
 
+/// More memory than this, in KB, no attack may cost: an allocation beyond it ends fetch.
+const MEMORY: &str = "200000";
+
 /// The code of every row, by its URL, after a run with these flags.
 fn codes(flags: &[&str], rows: &str, env: &[(&str, &str)]) -> BTreeMap<String, String> {
     let folder = dir();
-    let mut fetch = run("fetch", flags.iter().chain(&["--report", "r.jsonl", "-o", "/dev/null"])).cwd(folder.path());
+    let limited = format!("ulimit -d {MEMORY}; exec fetch \"$@\" --report r.jsonl -o /dev/null");
+    let mut fetch = bash(&limited).args(["fetch"]).args(flags).cwd(folder.path());
     for (name, value) in env {
         fetch = fetch.env(name, value);
     }

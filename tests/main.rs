@@ -7,6 +7,7 @@ mod support;
 mod contracts;
 mod fetch;
 mod fetch_hostile;
+mod fetch_protocols;
 mod formats;
 mod hostile;
 mod http;

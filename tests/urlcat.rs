@@ -144,7 +144,7 @@ fn rows_are_filtered_by_an_expression() {
     assert_eq!(rows, b"{\"key\":\"000000000\",\"url\":\"http://h/2.jpg\"}\n");
     let gaps = "url,width\nhttp://h/1,\nhttp://h/2,5\n";
     let done = words("urlcat", "--keep= --where width>1").stdin(gaps).done().status(0);
-    done.stderr("urlcat: 1 sample; dropped 1 (1 no_value)");
+    done.stderr("urlcat: 1 row; dropped 1 (1 no_value)");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_sample_repeats_with_its_seed_and_duplicates_go() {
     let lines = sample("3").split(|&b| b == b'\n').count();
     assert!((50..200).contains(&lines), "{lines}");
     let done = words("urlcat", "--unique").stdin(table).done().status(0);
-    let done = done.stderr("urlcat: 700 samples; dropped 300 (300 duplicate)");
+    let done = done.stderr("urlcat: 700 rows; dropped 300 (300 duplicate)");
     assert_eq!(done.stdout().split(|&b| b == b'\n').count(), 701);
 }
 
@@ -227,7 +227,7 @@ fn bad_rows_end_the_run_or_are_counted() {
         std::fs::write(folder.path().join(name), table).unwrap();
         words("urlcat", name).cwd(folder.path()).fails(1, &format!("urlcat: {name}: {why}"));
         let done = words("urlcat", &format!("--skip-bad {name}")).cwd(folder.path()).done().status(0);
-        let done = done.stderr("urlcat: 2 samples; failed 1 (1 bad_row)");
+        let done = done.stderr("urlcat: 2 rows; failed 1 (1 bad_row)");
         assert_eq!(done.stdout().iter().filter(|&&b| b == b'\n').count(), 2, "{why}");
     }
 }
@@ -241,7 +241,7 @@ fn a_damaged_table_is_named_and_can_be_skipped() {
     let done = words("urlcat", "cut.parquet good.csv").cwd(folder.path()).done().status(1);
     done.stderr_has("urlcat: cut.parquet: ");
     let done = words("urlcat", "--skip-bad cut.parquet good.csv").cwd(folder.path()).done().status(0);
-    let done = done.stderr("urlcat: 1 sample; failed 1 (1 bad_table)");
+    let done = done.stderr("urlcat: 1 row; failed 1 (1 bad_table)");
     assert_eq!(done.stdout(), b"{\"key\":\"000000000\",\"url\":\"http://h/1\"}\n");
     words("urlcat", "missing.csv")
         .cwd(folder.path())

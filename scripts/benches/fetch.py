@@ -23,28 +23,6 @@ http {{
 }}
 """
 
-# Answers every request 100 ms after it came, with 1 KB.
-SLOW = """
-import asyncio, collections, sys
-BODY = b"\\xff\\xd8\\xff" + bytes(1021)
-ANSWER = b"HTTP/1.1 200 OK\\r\\nContent-Length: 1024\\r\\n\\r\\n" + BODY
-due = collections.deque()
-class Connection(asyncio.Protocol):
-    def connection_made(self, transport):
-        self.transport = transport
-    def data_received(self, data):
-        due.append((loop.time() + 0.1, self.transport))
-async def main():
-    await loop.create_server(Connection, "127.0.0.1", int(sys.argv[1]), backlog=4096)
-    while True:
-        now = loop.time()
-        while due and due[0][0] <= now:
-            due.popleft()[1].write(ANSWER)
-        await asyncio.sleep(0.001)
-loop = asyncio.new_event_loop()
-loop.run_until_complete(main())
-"""
-
 IMG2DATASET = """
 import sys
 from img2dataset import download
@@ -95,9 +73,10 @@ def nginx(bench, root):
 
 
 @contextlib.contextmanager
-def slow_server():
-    port = free_port()
-    server = subprocess.Popen([sys.executable, "-c", SLOW, str(port)])
+def delay_server(bench):
+    source, port = bench.root / "scripts" / "benches" / "delay.rs", free_port()
+    binary = bench.made("delay", lambda path: bench.check(["rustc", "-O", "-o", path, source]))
+    server = subprocess.Popen([binary, str(port)])
     try:
         wait_for(port)
         yield f"http://127.0.0.1:{port}"
@@ -180,7 +159,7 @@ def memory(bench, fetch, base, count):
 
 def slow(bench, fetch):
     count = 20_000 if bench.quick else 100_000
-    with slow_server() as base:
+    with delay_server(bench) as base:
         urls, _ = lists(bench, base, count)
         flags = ["-j", "1024", "--per-host", "1024", "--allow-private"]
         rows = bench.compare(f"{count:,} answers that take 100 ms, 1,024 in flight", [Contestant("fetch", [fetch, *flags, urls])], items=count, unit="requests")

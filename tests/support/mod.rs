@@ -60,6 +60,12 @@ impl Run {
         self
     }
 
+    /// More arguments; the first one of a script is its name.
+    pub fn args<S: AsRef<str>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.command.args(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
     /// Runs in this folder.
     pub fn cwd(mut self, folder: impl AsRef<Path>) -> Self {
         self.command.current_dir(folder);

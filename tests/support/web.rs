@@ -28,7 +28,12 @@ impl<T: Read + Write> Wire for T {}
 impl Web {
     /// Starts a server; `answer` gets the request and the connection, which closes when it returns.
     pub fn start(answer: impl Fn(&Asked, &mut dyn Wire) + Send + Sync + 'static) -> Self {
-        Web::over("http", |tcp| Some(Box::new(tcp) as Box<dyn Wire>), answer)
+        Web::over("http", |tcp| Some(Box::new(tcp) as Box<dyn Wire>), move |asked, wire| answer(asked, &mut **wire))
+    }
+
+    /// The same with the connection itself, for what goes on after an answer.
+    pub fn start_raw(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Self {
+        Web::over("http", Some, answer)
     }
 
     /// The same over TLS, with this certificate.
@@ -41,13 +46,13 @@ impl Web {
             let session = rustls::ServerConnection::new(Arc::clone(&config)).ok()?;
             Some(Box::new(rustls::StreamOwned::new(session, tcp)) as Box<dyn Wire>)
         };
-        Web::over("https", wrap, answer)
+        Web::over("https", wrap, move |asked, wire| answer(asked, &mut **wire))
     }
 
-    fn over(
+    fn over<W: Wire>(
         scheme: &str,
-        wrap: impl Fn(TcpStream) -> Option<Box<dyn Wire>> + Send + Sync + 'static,
-        answer: impl Fn(&Asked, &mut dyn Wire) + Send + Sync + 'static,
+        wrap: impl Fn(TcpStream) -> Option<W> + Send + Sync + 'static,
+        answer: impl Fn(&Asked, &mut W) + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -60,9 +65,9 @@ impl Web {
                     // A client that never asks must not keep the thread for ever.
                     _ = tcp.set_read_timeout(Some(Duration::from_secs(60)));
                     let Some(mut wire) = (shared.0)(tcp) else { return };
-                    let Some(asked) = read_request(&mut *wire) else { return };
+                    let Some(asked) = read_request(&mut wire) else { return };
                     requests.lock().unwrap().push(asked.clone());
-                    (shared.1)(&asked, &mut *wire);
+                    (shared.1)(&asked, &mut wire);
                     _ = wire.flush();
                 });
             }
@@ -107,6 +112,7 @@ pub fn reply(wire: &mut dyn Wire, status: &str, headers: &str, body: &[u8]) {
 pub struct Certificate {
     config: Arc<rustls::ServerConfig>,
     pem: String,
+    key: String,
 }
 
 impl Certificate {
@@ -121,12 +127,18 @@ impl Certificate {
             .with_no_client_auth()
             .with_single_cert(vec![made.cert.der().clone()], key)
             .unwrap();
-        Certificate { config: Arc::new(config), pem: made.cert.pem() }
+        Certificate { config: Arc::new(config), pem: made.cert.pem(), key: made.signing_key.serialize_pem() }
     }
 
     /// Writes it where SSL_CERT_FILE can point.
     pub fn save(&self, path: &Path) {
         std::fs::write(path, &self.pem).unwrap();
+    }
+
+    /// Writes it and its key, for a server that is not ours.
+    pub fn save_pair(&self, certificate: &Path, key: &Path) {
+        self.save(certificate);
+        std::fs::write(key, &self.key).unwrap();
     }
 }
 

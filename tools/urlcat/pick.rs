@@ -90,7 +90,7 @@ impl<'a> Pick<'a> {
             position: 0,
             index: 0,
             is_output_broken: false,
-            tally: Tally::default(),
+            tally: Tally::of("row"),
         })
     }
 
