@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 
 from measure import Bar, Contestant
 
@@ -20,6 +21,9 @@ http {{
   access_log off; keepalive_requests 1000000; types {{ image/jpeg jpg; }}
   client_body_temp_path {dir}/b; proxy_temp_path {dir}/p; fastcgi_temp_path {dir}/f; uwsgi_temp_path {dir}/u; scgi_temp_path {dir}/s;
   server {{ listen 127.0.0.1:{port} backlog=4096; root {root}; }}
+  ssl_certificate {dir}/cert.pem; ssl_certificate_key {dir}/key.pem;
+  server {{ listen 127.0.0.1:{tls} ssl backlog=4096; root {root}; }}
+  server {{ listen 127.0.0.1:{h2} ssl http2 backlog=4096; root {root}; }}
 }}
 """
 
@@ -30,6 +34,16 @@ if __name__ == "__main__":
     download(url_list=sys.argv[1], output_folder=sys.argv[2], output_format="dummy", disable_all_reencoding=True,
              processes_count=1, thread_count=64, number_sample_per_shard=1000, retries=0, enable_wandb=False)
 """
+
+
+@dataclass
+class Servers:
+    """One nginx by three ways."""
+
+    plain: str
+    tls: str
+    h2: str
+    certificate: pathlib.Path
 
 
 def pictures(count, size):
@@ -60,14 +74,18 @@ def wait_for(port):
 
 @contextlib.contextmanager
 def nginx(bench, root):
-    folder, port = bench.cache / "nginx", free_port()
+    folder, port, tls, h2 = bench.cache / "nginx", free_port(), free_port(), free_port()
     folder.mkdir(exist_ok=True)
-    (folder / "nginx.conf").write_text(NGINX.format(dir=folder, root=root, port=port))
+    if not (folder / "key.pem").exists():
+        words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj /CN=localhost"
+        names = ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE", "-out", folder / "cert.pem", "-keyout", folder / "key.pem"]
+        subprocess.run([*words.split(), *names], check=True, stderr=subprocess.DEVNULL)
+    (folder / "nginx.conf").write_text(NGINX.format(dir=folder, root=root, port=port, tls=tls, h2=h2))
     command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     wait_for(port)
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield Servers(f"http://127.0.0.1:{port}", f"https://localhost:{tls}", f"https://localhost:{h2}", folder / "cert.pem")
     finally:
         os.kill(int((folder / "nginx.pid").read_text()), signal.SIGTERM)
 
@@ -98,12 +116,13 @@ def run(bench):
     fetch, urlcat = bench.tool("fetch"), bench.tool("urlcat")
     count = 2_000 if bench.quick else 10_000
     if bench.has("nginx"):
-        with nginx(bench, bench.made(f"pictures-{count}", pictures(count, 51_200))) as base:
-            against_curl(bench, fetch, base, count)
-            against_img2dataset(bench, fetch, urlcat, base, count)
+        with nginx(bench, bench.made(f"pictures-{count}", pictures(count, 51_200))) as servers:
+            against_curl(bench, fetch, servers.plain, count)
+            encrypted(bench, fetch, servers, count)
+            against_img2dataset(bench, fetch, urlcat, servers.plain, count)
         many = 2_000
-        with nginx(bench, bench.made(f"large-pictures-{many}", pictures(many, 102_400))) as base:
-            memory(bench, fetch, base, many)
+        with nginx(bench, bench.made(f"large-pictures-{many}", pictures(many, 102_400))) as servers:
+            memory(bench, fetch, servers.plain, many)
     slow(bench, fetch)
 
 
@@ -122,6 +141,25 @@ def against_curl(bench, fetch, base, count):
             f"{count:,} files of 50 KB from nginx, {in_flight} in flight",
             ([curl] if bars and bench.has("curl") else []) + contestants,
             bars,
+            items=count,
+            unit="requests",
+        )
+
+
+def encrypted(bench, fetch, servers, count):
+    """TLS, and HTTP/2 over it; the name is looked up in the resolver of each."""
+    trust = {"SSL_CERT_FILE": str(servers.certificate), "CURL_CA_BUNDLE": str(servers.certificate)}
+    for way, base in (("TLS", servers.tls), ("HTTP/2 over TLS", servers.h2)):
+        urls, config = lists(bench, base, count)
+        curl = ["curl", "--no-progress-meter", "--parallel", "--parallel-max", "64", "-K", config]
+        flags = ["-j", "64", "--per-host", "64", "--allow-private"]
+        bench.compare(
+            f"{count:,} files of 50 KB from nginx by {way}, 64 in flight",
+            [
+                *([Contestant("curl --parallel", curl, env=trust)] if bench.has("curl") else []),
+                Contestant("fetch", [fetch, *flags, urls], env=trust),
+                Contestant("fetch, no hash", [fetch, *flags, "--hash", "none", urls], env=trust),
+            ],
             items=count,
             unit="requests",
         )
