@@ -115,7 +115,7 @@ def lists(bench, base, count):
 def run(bench):
     fetch, urlcat = bench.tool("fetch"), bench.tool("urlcat")
     count = 2_000 if bench.quick else 10_000
-    if bench.has("nginx"):
+    if bench.has("nginx", "nginx-light"):
         with nginx(bench, bench.made(f"pictures-{count}", pictures(count, 51_200))) as servers:
             against_curl(bench, fetch, servers.plain, count)
             encrypted(bench, fetch, servers, count)

@@ -12,6 +12,9 @@ import venv
 from dataclasses import dataclass, field
 
 
+PATH = os.environ["PATH"] + ":/usr/sbin"  # nginx lives there
+
+
 @dataclass
 class Contestant:
     """A command to measure: a list of words, or a string for bash."""
@@ -68,12 +71,13 @@ class Bench:
         install = [binary, "-m", "pip", "install", "--quiet", *packages]
         return binary if subprocess.run(install, stdout=subprocess.DEVNULL).returncode == 0 else None
 
-    def has(self, program):
-        """Whether a peer is installed; says so when it is not."""
-        if shutil.which(program) is None:
-            print(f"  ({program} is not installed: left out)")
-            return False
-        return True
+    def has(self, program, package=None):
+        """Whether a peer is there; installs its Debian package when it is not, and says so when that fails."""
+        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package or program]
+        if shutil.which(program, path=PATH) or subprocess.run(install, stdout=subprocess.DEVNULL).returncode == 0:
+            return True
+        print(f"  ({program} cannot be installed: left out)")
+        return False
 
     def compare(self, title, contestants, bars=(), items=None, unit="items"):
         """Runs the contestants in turn and prints medians and ratios."""

@@ -2,20 +2,22 @@
 //! Whole numbers only, so that every machine gives the same bytes; rows first, where the inner loop
 //! is a multiply-add over 16-bit lanes that compilers vectorise for any processor.
 
+use crate::lanes::Lanes;
+
 /// A half in the fixed point of sums: 8 bits before the point, 24 after.
 const HALF: u32 = 1 << 23;
 
 /// The pixels that one new pixel covers along an axis, and by how much.
-struct Span {
-    start: usize,
+pub struct Span {
+    pub start: usize,
     len: usize,
     /// Where its weights begin in the list of all.
     first: usize,
 }
 
 /// The coverage of every new pixel along one axis.
-struct Axis {
-    spans: Vec<Span>,
+pub struct Axis {
+    pub spans: Vec<Span>,
     weights: Vec<u32>,
 }
 
@@ -44,11 +46,11 @@ impl Axis {
         axis
     }
 
-    fn weights(&self, span: &Span) -> &[u32] {
+    pub fn weights(&self, span: &Span) -> &[u32] {
         &self.weights[span.first..span.first + span.len]
     }
 
-    fn longest(&self) -> usize {
+    pub fn longest(&self) -> usize {
         self.spans.iter().map(|span| span.len).max().unwrap_or(0)
     }
 }
@@ -66,6 +68,7 @@ pub struct Rect {
 #[derive(Default)]
 pub struct Area {
     row: Vec<u16>,
+    halves: Vec<i16>,
 }
 
 impl Area {
@@ -78,6 +81,9 @@ impl Area {
         out: &mut [u8],
         (out_width, out_height): (usize, usize),
     ) {
+        if CH == 1 && Lanes::can_hold(width, rect.width / out_width as f64) {
+            return self.shrink_plane(source, (width, height), rect, out, (out_width, out_height));
+        }
         let rows = Axis::new(rect.y, rect.height, out_height, height, 1 << 8);
         let columns = Axis::new(rect.x, rect.width, out_width, width, 1 << 16);
         let stride = width * CH;
@@ -87,6 +93,30 @@ impl Area {
             let lines = source[span.start * stride..(span.start + span.len) * stride].chunks_exact(stride);
             mean_of_rows(&mut self.row, lines, rows.weights(span));
             across(&self.row, out_row);
+        }
+    }
+}
+
+impl Area {
+    /// The same for a plane of one channel: a third of the work of the general way.
+    fn shrink_plane(
+        &mut self,
+        source: &[u8],
+        (width, height): (usize, usize),
+        rect: Rect,
+        out: &mut [u8],
+        (out_width, out_height): (usize, usize),
+    ) {
+        let rows = Axis::new(rect.y, rect.height, out_height, height, 1 << 8);
+        let columns = Axis::new(rect.x, rect.width, out_width, width, Lanes::ONE);
+        self.row.resize(width, 0);
+        self.halves.resize(width, 0);
+        let across = Lanes::new(&columns, width);
+        for (span, out_row) in rows.spans.iter().zip(out.chunks_exact_mut(out_width)) {
+            let lines = source[span.start * width..(span.start + span.len) * width].chunks_exact(width);
+            mean_of_rows(&mut self.row, lines, rows.weights(span));
+            self.halves.iter_mut().zip(&self.row).for_each(|(half, &value)| *half = (value >> 1) as i16);
+            across.apply(&self.halves, out_row);
         }
     }
 }

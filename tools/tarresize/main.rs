@@ -16,6 +16,7 @@ mod guard;
 mod head;
 mod job;
 mod jpeg;
+mod lanes;
 mod markers;
 mod options;
 mod orient;
