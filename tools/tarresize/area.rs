@@ -2,7 +2,7 @@
 //! Whole numbers only, so that every machine gives the same bytes; rows first, where the inner loop
 //! is a multiply-add over 16-bit lanes that compilers vectorise for any processor.
 
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, ROW, Row};
 
 /// A half in the fixed point of sums: 8 bits before the point, 24 after.
 const HALF: u32 = 1 << 23;
@@ -65,10 +65,15 @@ pub struct Rect {
 }
 
 /// Buffers that outlive one picture.
-#[derive(Default)]
 pub struct Area {
     row: Vec<u16>,
-    halves: Vec<i16>,
+    lanes: Box<Row>,
+}
+
+impl Default for Area {
+    fn default() -> Self {
+        Area { row: Vec::new(), lanes: Box::new([0; ROW]) }
+    }
 }
 
 impl Area {
@@ -110,13 +115,12 @@ impl Area {
         let rows = Axis::new(rect.y, rect.height, out_height, height, 1 << 8);
         let columns = Axis::new(rect.x, rect.width, out_width, width, Lanes::ONE);
         self.row.resize(width, 0);
-        self.halves.resize(width, 0);
         let across = Lanes::new(&columns, width);
         for (span, out_row) in rows.spans.iter().zip(out.chunks_exact_mut(out_width)) {
             let lines = source[span.start * width..(span.start + span.len) * width].chunks_exact(width);
             mean_of_rows(&mut self.row, lines, rows.weights(span));
-            self.halves.iter_mut().zip(&self.row).for_each(|(half, &value)| *half = (value >> 1) as i16);
-            across.apply(&self.halves, out_row);
+            self.lanes.iter_mut().zip(&self.row).for_each(|(lane, &value)| *lane = (value >> 1) as i16);
+            across.apply(&self.lanes, out_row);
         }
     }
 }
