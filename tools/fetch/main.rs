@@ -43,6 +43,9 @@ use output::Output;
 use schedule::{Done, Ends, Gauges};
 use stats::Stats;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// How long a signal waits for the report.
 const LAST_WORDS: Duration = Duration::from_millis(1500);
 
