@@ -70,7 +70,7 @@ pub struct Args {
     pub window: Option<usize>,
 
     /// Hold at most SIZE of bodies in memory; more only for the oldest row
-    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", default_value = "112M", value_parser = size::parse)]
     pub window_bytes: u64,
 
     /// Give up an attempt after TIME, from the name lookup to the last byte, redirects included
