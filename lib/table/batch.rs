@@ -6,7 +6,6 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
-use base64::Engine;
 use serde_json::{Map, Value};
 
 use super::{Cell, Column, Flow, Row, Visitor};
@@ -55,6 +54,8 @@ enum Cells<'a> {
     Text(&'a arrow_array::StringArray),
     LargeText(&'a arrow_array::LargeStringArray),
     TextView(&'a arrow_array::StringViewArray),
+    Bytes(&'a arrow_array::BinaryArray),
+    LargeBytes(&'a arrow_array::LargeBinaryArray),
     Bool(&'a arrow_array::BooleanArray),
     Int32(&'a arrow_array::Int32Array),
     Int64(&'a arrow_array::Int64Array),
@@ -70,6 +71,8 @@ impl<'a> Cells<'a> {
             DataType::Utf8 => Cells::Text(array.as_string()),
             DataType::LargeUtf8 => Cells::LargeText(array.as_string()),
             DataType::Utf8View => Cells::TextView(array.as_string_view()),
+            DataType::Binary => Cells::Bytes(array.as_binary()),
+            DataType::LargeBinary => Cells::LargeBytes(array.as_binary()),
             DataType::Boolean => Cells::Bool(array.as_boolean()),
             DataType::Int32 => Cells::Int32(array.as_primitive()),
             DataType::Int64 => Cells::Int64(array.as_primitive()),
@@ -84,6 +87,8 @@ impl<'a> Cells<'a> {
             Cells::Text(array) if array.is_valid(row) => Cell::Text(array.value(row)),
             Cells::LargeText(array) if array.is_valid(row) => Cell::Text(array.value(row)),
             Cells::TextView(array) if array.is_valid(row) => Cell::Text(array.value(row)),
+            Cells::Bytes(array) if array.is_valid(row) => Cell::Bytes(array.value(row)),
+            Cells::LargeBytes(array) if array.is_valid(row) => Cell::Bytes(array.value(row)),
             Cells::Bool(array) if array.is_valid(row) => Cell::Bool(array.value(row)),
             Cells::Int32(array) if array.is_valid(row) => Cell::Int(array.value(row).into()),
             Cells::Int64(array) if array.is_valid(row) => Cell::Int(array.value(row)),
@@ -118,10 +123,10 @@ fn value(array: &ArrayRef, row: usize) -> Result<Value> {
         DataType::Utf8 => array.as_string::<i32>().value(row).into(),
         DataType::LargeUtf8 => array.as_string::<i64>().value(row).into(),
         DataType::Utf8View => array.as_string_view().value(row).into(),
-        DataType::Binary => bytes(array.as_binary::<i32>().value(row)),
-        DataType::LargeBinary => bytes(array.as_binary::<i64>().value(row)),
-        DataType::BinaryView => bytes(array.as_binary_view().value(row)),
-        DataType::FixedSizeBinary(_) => bytes(array.as_fixed_size_binary().value(row)),
+        DataType::Binary => Cell::Bytes(array.as_binary::<i32>().value(row)).to_value(),
+        DataType::LargeBinary => Cell::Bytes(array.as_binary::<i64>().value(row)).to_value(),
+        DataType::BinaryView => Cell::Bytes(array.as_binary_view().value(row)).to_value(),
+        DataType::FixedSizeBinary(_) => Cell::Bytes(array.as_fixed_size_binary().value(row)).to_value(),
         DataType::List(_) => list(&array.as_list::<i32>().value(row))?,
         DataType::LargeList(_) => list(&array.as_list::<i64>().value(row))?,
         DataType::FixedSizeList(..) => list(&array.as_fixed_size_list().value(row))?,
@@ -150,11 +155,4 @@ fn dictionary(array: &ArrayRef, row: usize) -> Result<Value> {
     let dictionary = array.as_any_dictionary();
     let at = *dictionary.normalized_keys().get(row).context("a dictionary key is out of range")?;
     value(dictionary.values(), at)
-}
-
-fn bytes(bytes: &[u8]) -> Value {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => text.into(),
-        Err(_) => base64::prelude::BASE64_STANDARD.encode(bytes).into(),
-    }
 }

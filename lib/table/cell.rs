@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use base64::Engine;
 use serde_json::Value;
 
 /// One value.
@@ -21,6 +22,8 @@ pub enum Cell<'a> {
     Float(f64),
     /// Text.
     Text(&'a str),
+    /// Bytes of any kind. As JSON or text they are text where they are UTF-8, and base64 where not.
+    Bytes(&'a [u8]),
     /// Valid JSON text of any kind, on one line: decoded only when somebody looks into it.
     Json(&'a str),
 }
@@ -41,6 +44,7 @@ impl<'a> Cell<'a> {
                 out.push(b'"');
             }
             Cell::Text(text) => append(out, text),
+            Cell::Bytes(bytes) => append(out, &*bytes_text(bytes)),
             Cell::Json(text) => out.extend_from_slice(text.as_bytes()),
         }
     }
@@ -49,6 +53,7 @@ impl<'a> Cell<'a> {
     pub fn to_value(&self) -> Value {
         match *self {
             Cell::Text(text) => Value::from(text),
+            Cell::Bytes(bytes) => Value::from(bytes_text(bytes)),
             Cell::Json(text) => serde_json::from_str(text).unwrap_or(Value::Null),
             Cell::Single(value) => Value::from(f64::from(value)),
             Cell::Null => Value::Null,
@@ -64,6 +69,7 @@ impl<'a> Cell<'a> {
         match *self {
             Cell::Null | Cell::Json("null") => None,
             Cell::Text(text) => Some(Cow::Borrowed(text)),
+            Cell::Bytes(bytes) => Some(bytes_text(bytes)),
             Cell::Json(text) => Some(json_text(text)),
             other => {
                 let mut out = Vec::new();
@@ -80,6 +86,7 @@ impl<'a> Cell<'a> {
             Cell::Bool(_) => "bool",
             Cell::Int(_) | Cell::Uint(_) | Cell::Single(_) | Cell::Float(_) => "number",
             Cell::Text(_) => "text",
+            Cell::Bytes(_) => "bytes",
             Cell::Json(text) => match text.as_bytes().first() {
                 Some(b'"') => "text",
                 Some(b'[') => "list",
@@ -94,6 +101,13 @@ impl<'a> Cell<'a> {
     /// Whether there is no value. Empty text is one.
     pub fn is_null(&self) -> bool {
         matches!(self, Cell::Null | Cell::Json("null"))
+    }
+}
+
+fn bytes_text(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(base64::prelude::BASE64_STANDARD.encode(bytes)),
     }
 }
 
@@ -129,6 +143,8 @@ mod tests {
             (Cell::Float(f64::NAN), "null"),
             (Cell::Int(-5), "-5"),
             (Cell::Json("[1, 2]"), "[1, 2]"),
+            (Cell::Bytes(b"plain"), "\"plain\""),
+            (Cell::Bytes(b"\xff\xd8"), "\"/9g=\""),
         ];
         for (cell, json) in cases {
             let mut out = Vec::new();
