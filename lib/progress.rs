@@ -3,8 +3,8 @@
 
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -19,6 +19,8 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 /// Stored bytes of all sources; 0 while unknown.
 static TOTAL: AtomicU64 = AtomicU64::new(0);
 static BAR: OnceLock<ProgressBar> = OnceLock::new();
+/// What a run with several phases does now, and since when.
+static PHASE: Mutex<Option<(&str, Instant)>> = Mutex::new(None);
 
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
@@ -42,6 +44,13 @@ pub fn expect(total: Option<u64>) {
     TOTAL.store(total.unwrap_or(0), Ordering::Relaxed);
 }
 
+/// Begins a phase of a run that goes over its samples more than once: counts start anew.
+pub fn begin_phase(name: &'static str, total: Option<u64>) {
+    [&SAMPLES, &BYTES].iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+    expect(total);
+    *PHASE.lock().unwrap_or_else(PoisonError::into_inner) = Some((name, Instant::now()));
+}
+
 /// Counts the bytes read through it.
 pub struct Counted<R>(pub R);
 
@@ -62,7 +71,7 @@ pub fn start(asked: bool) {
         _ = BAR.set(bar);
         draw
     } else if asked {
-        |started| messages::notice(&line(started.elapsed()))
+        |started| messages::notice(&line(started))
     } else {
         return;
     };
@@ -103,12 +112,16 @@ fn draw(started: Instant) {
         bar.set_length(total);
         bar.set_position(BYTES.load(Ordering::Relaxed));
     }
-    bar.set_message(line(started.elapsed()));
+    bar.set_message(line(started));
 }
 
-fn line(elapsed: Duration) -> String {
+fn line(started: Instant) -> String {
     let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let mut text = describe(load(&SAMPLES), load(&BYTES), load(&TOTAL), elapsed);
+    let phase = *PHASE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (name, since) = phase.map_or(("", started), |(name, since)| (name, since));
+    let colon = if name.is_empty() { "" } else { ": " };
+    let counts = describe(load(&SAMPLES), load(&BYTES), load(&TOTAL), since.elapsed());
+    let mut text = format!("{name}{colon}{counts}");
     if load(&FAILED) > 0 {
         text += &format!(", {} failed", load(&FAILED));
     }
@@ -131,6 +144,14 @@ fn describe(samples: u64, bytes: u64, total: u64, elapsed: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_phase_counts_from_zero_under_its_name() {
+        add_bytes(1 << 40);
+        begin_phase("merging", Some(100));
+        let said = line(Instant::now());
+        assert!(said.starts_with("merging: 0 samples, 0/s, "), "{said}");
+    }
 
     #[test]
     fn the_line_has_rates_and_what_is_left() {
