@@ -34,7 +34,12 @@ pub fn fraction(text: &str) -> f64 {
 
 /// The first half of the SHA-256 of `text`: enough to tell billions of keys apart.
 pub fn fingerprint(text: &str) -> u128 {
-    let hash = Sha256::digest(text.as_bytes());
+    fingerprint_bytes(text.as_bytes())
+}
+
+/// The same of any bytes.
+pub fn fingerprint_bytes(bytes: &[u8]) -> u128 {
+    let hash = Sha256::digest(bytes);
     hash.iter().take(16).fold(0, |number: u128, &byte| number << 8 | u128::from(byte))
 }
 

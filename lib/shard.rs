@@ -37,8 +37,14 @@ impl Shard {
         stream.copy(&mut self.writer, each)
     }
 
-    /// Two samples in a row with one key would be read back as one.
-    fn begin(&mut self, key: &str, source: &str) -> Result<()> {
+    /// Where the members of the sample begun last are written, for those who have them in
+    /// another form than the two above.
+    pub fn writer(&mut self) -> &mut Writer<Sink> {
+        &mut self.writer
+    }
+
+    /// Begins a sample. Two in a row with one key would be read back as one: an error.
+    pub fn begin(&mut self, key: &str, source: &str) -> Result<()> {
         if key == self.last_key {
             bail!("{source}: sample {key}: the sample before it has the same key (use tarcat --rekey '{{index:09}}')");
         }

@@ -25,7 +25,7 @@ pub struct Head {
 }
 
 /// The samples of one archive. After [`Stream::next`] the sample is read by one of
-/// [`Stream::load`], [`Stream::copy`] or [`Stream::visit`]; if by none, it is skipped.
+/// [`Stream::load`], [`Stream::copy`], [`Stream::look`] or [`Stream::visit`]; if by none, it is skipped.
 pub struct Stream {
     name: Arc<str>,
     reader: Reader,
@@ -59,7 +59,7 @@ pub struct Passing<'a> {
     pub field: &'a str,
     /// Its header.
     pub entry: &'a Entry,
-    /// Where its data stands: in the output for [`Stream::copy`], in the input for [`Stream::visit`].
+    /// Where its data stands: in the output for [`Stream::copy`], in the input for the others.
     pub data_offset: u64,
 }
 
@@ -161,7 +161,26 @@ impl Stream {
         Ok(())
     }
 
-    /// Reads past the current sample and shows each member's header. Unlike the other two it
+    /// Reads past the current sample, shows each member, and hands over the data of those that
+    /// `wants` picks.
+    pub fn look(
+        &mut self,
+        mut wants: impl FnMut(&Passing<'_>) -> bool,
+        mut each: impl FnMut(&Passing<'_>, Option<Vec<u8>>),
+    ) -> Result<()> {
+        while let Some((entry, field)) = self.next_member()? {
+            self.refuse_twice(&entry, &field)?;
+            let member = Passing { field: &field, entry: &entry, data_offset: self.reader.offset() };
+            let data = match wants(&member) {
+                true => Some(self.reader.read_data().map_err(|fault| self.broken(fault))?),
+                false => None,
+            };
+            each(&member, data);
+        }
+        Ok(())
+    }
+
+    /// Reads past the current sample and shows each member's header. Unlike the others it
     /// lets a field stand twice: whoever only looks can say so better.
     pub fn visit(&mut self, mut each: impl FnMut(Passing<'_>)) -> Result<()> {
         while let Some((entry, field)) = self.next_member()? {

@@ -33,10 +33,12 @@ impl<W: Write> Writer<W> {
         self.offset + padding(self.in_member) as u64
     }
 
-    /// Begins a member with header blocks that were read from another archive.
+    /// Begins a member with header blocks that were read from another archive. Zeros at the end
+    /// of the last block may be missing.
     pub fn raw_header(&mut self, blocks: &[u8]) -> io::Result<()> {
         self.end_member()?;
-        self.put(blocks)
+        self.put(blocks)?;
+        self.put(&[0; BLOCK][..padding(blocks.len() as u64)])
     }
 
     /// Begins a member of `size` bytes with a header of our own: ustar, mode 0444, owner

@@ -177,11 +177,16 @@ impl<W: Write + Send + 'static> Write for Encoder<W> {
     }
 }
 
+/// The format of a stream that starts with `head`, six bytes or more; None for a plain one.
+pub fn recognise(head: &[u8]) -> Option<Format> {
+    KNOWN.iter().find(|known| head.starts_with(known.magic)).map(|known| known.format)
+}
+
 /// Decompresses `input` if its first bytes are those of a known format.
 pub fn decoder(mut input: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     let mut magic = Vec::with_capacity(6);
     (&mut input).take(6).read_to_end(&mut magic)?;
-    let format = KNOWN.iter().find(|known| magic.starts_with(known.magic)).map(|known| known.format);
+    let format = recognise(&magic);
     let whole = Cursor::new(magic).chain(input);
     let Some(format) = format else { return Ok(Box::new(whole)) };
     let whole = BufReader::with_capacity(64 * 1024, whole);
