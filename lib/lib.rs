@@ -38,6 +38,7 @@ pub mod signals;
 pub mod sink;
 pub mod size;
 pub mod slice;
+pub mod sort;
 pub mod source;
 pub mod stream;
 #[cfg(feature = "tables")]
