@@ -33,6 +33,7 @@ pub mod random;
 pub mod rank;
 pub mod report;
 pub mod sample;
+pub mod select;
 pub mod shard;
 pub mod signals;
 pub mod sink;
