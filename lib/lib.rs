@@ -19,6 +19,7 @@ pub mod cli;
 pub mod compression;
 pub mod digest;
 pub mod expression;
+pub mod guard;
 pub mod index;
 #[cfg(feature = "tables")]
 pub mod ledger;
