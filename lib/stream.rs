@@ -25,7 +25,7 @@ pub struct Head {
 }
 
 /// The samples of one archive. After [`Stream::next`] the sample is read by one of
-/// [`Stream::load`], [`Stream::copy`] or [`Stream::visit`]; if by none, it is skipped.
+/// [`Stream::load`], [`Stream::copy`], [`Stream::visit`] or [`Stream::pass`]; if by none, it is skipped.
 pub struct Stream {
     name: Arc<str>,
     reader: Reader,
@@ -166,6 +166,14 @@ impl Stream {
     pub fn visit(&mut self, mut each: impl FnMut(Passing<'_>)) -> Result<()> {
         while let Some((entry, field)) = self.next_member()? {
             each(Passing { field: &field, entry: &entry, data_offset: self.reader.offset() });
+        }
+        Ok(())
+    }
+
+    /// Reads past the current sample and refuses in it what loading would: a field that stands twice.
+    pub fn pass(&mut self) -> Result<()> {
+        while let Some((entry, field)) = self.next_member()? {
+            self.refuse_twice(&entry, &field)?;
         }
         Ok(())
     }
