@@ -121,8 +121,8 @@ impl Grid {
         match &card.picture {
             // Pictures stand on the line of their text.
             Ok(picture) => {
-                let (left, top) = (x + (self.side - picture.width()) / 2, y + self.side - picture.height());
-                imageops::replace(sheet, picture, i64::from(left), i64::from(top));
+                let top = y + self.side - picture.height();
+                imageops::replace(sheet, picture, i64::from(x), i64::from(top));
             }
             Err(why) => {
                 let empty = RgbImage::from_pixel(self.side, self.side, EMPTY);

@@ -1,7 +1,5 @@
 //! Half blocks: two pixels a character, the upper as foreground and the lower as background.
 
-use std::fmt::Write;
-
 use image::{Rgb, RgbImage};
 
 /// The picture as lines of coloured characters; `rich` is 24 bits a colour, else the 256 that
@@ -10,16 +8,14 @@ pub fn encode(picture: &RgbImage, rich: bool) -> String {
     let mut lines = Vec::new();
     for y in (0..picture.height()).step_by(2) {
         let mut line = String::new();
-        let mut last = None;
+        let mut last = String::new();
         for x in 0..picture.width() {
-            let pair = (*picture.get_pixel(x, y), picture.get_pixel_checked(x, y + 1).copied());
-            if last != Some(pair) {
-                _ = write!(line, "\x1b[{}", color(38, pair.0, rich));
-                _ = match pair.1 {
-                    Some(lower) => write!(line, ";{}m", color(48, lower, rich)),
-                    None => write!(line, ";49m"),
-                };
-                last = Some(pair);
+            let upper = color(38, *picture.get_pixel(x, y), rich);
+            let lower = picture.get_pixel_checked(x, y + 1).map_or("49".into(), |pixel| color(48, *pixel, rich));
+            let escape = format!("\x1b[{upper};{lower}m");
+            if escape != last {
+                line += &escape;
+                last = escape;
             }
             line.push('▀');
         }
