@@ -19,5 +19,7 @@ mod tarproc;
 mod tarproc_hostile;
 #[cfg(feature = "tarresize")]
 mod tarresize;
+#[cfg(feature = "tarshow")]
+mod tarshow;
 mod tarsplit;
 mod urlcat;

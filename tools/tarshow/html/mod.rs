@@ -2,12 +2,14 @@
 //! The same samples and flags give the same bytes.
 
 mod chart;
+mod distributions;
 mod facts;
 mod gallery;
 mod histogram;
 mod markup;
 mod page;
 mod reports;
+mod runs;
 mod summary;
 
 use std::io::Write;

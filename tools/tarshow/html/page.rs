@@ -9,18 +9,13 @@ use sha2::{Digest, Sha256};
 use tarpipe::report::Tally;
 use tarpipe::size;
 
-use super::chart::{Mark, bars, bins, line};
-use super::gallery;
-use super::histogram::Histogram;
 use super::markup::{Text, grouped, percent};
-use super::reports::{Piece, Report};
-use super::summary::{ASPECT_ONE, FieldCount, Summary};
+use super::reports::Report;
+use super::summary::{FieldCount, Summary};
+use super::{distributions, gallery, runs};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-
-/// Bars of a histogram.
-const BARS: u64 = 36;
 
 /// All that the page says.
 pub struct Page<'a> {
@@ -51,8 +46,8 @@ impl fmt::Display for Page<'_> {
         for section in [
             self.overview(),
             fields(self.summary),
-            charts(self.summary),
-            reports(self.reports),
+            distributions::section(self.summary),
+            runs::section(self.reports),
             gallery::section(self.summary),
         ] {
             writeln!(f, "{section}")?;
@@ -149,138 +144,4 @@ fn field_row(field: &FieldCount, samples: u64) -> String {
         size::show(field.bytes.least()),
         size::show(field.bytes.most()),
     )
-}
-
-fn charts(summary: &Summary) -> String {
-    let figures = [
-        linear("Image width", &summary.widths, " px"),
-        linear("Image height", &summary.heights, " px"),
-        aspects(&summary.aspects),
-        logarithmic("Image bytes", &summary.image_bytes),
-        logarithmic("Sample bytes", &summary.sample_bytes),
-        linear("Caption length", &summary.caption_chars, " characters"),
-    ]
-    .concat();
-    if figures.is_empty() {
-        return String::new();
-    }
-    format!(
-        "<section aria-labelledby=\"charts-title\"><h2 id=\"charts-title\">Distributions</h2><div class=\"charts\">{figures}</div></section>"
-    )
-}
-
-fn linear(title: &str, histogram: &Histogram, unit: &str) -> String {
-    chart(title, histogram, &bins(&histogram.linear(BARS), grouped, unit), grouped, unit)
-}
-
-fn logarithmic(title: &str, histogram: &Histogram) -> String {
-    chart(title, histogram, &bins(&histogram.logarithmic(4), size::show, ""), size::show, "")
-}
-
-fn chart(title: &str, histogram: &Histogram, marks: &[Mark], show: fn(u64) -> String, unit: &str) -> String {
-    if histogram.total() == 0 {
-        return String::new();
-    }
-    let note = format!(
-        "median {} · mean {} · {} – {}{unit}",
-        show(histogram.quantile(0.5)),
-        show(histogram.mean().round() as u64),
-        show(histogram.least()),
-        show(histogram.most())
-    );
-    bars(title, &note, marks)
-}
-
-fn aspects(aspects: &Histogram) -> String {
-    if aspects.total() == 0 {
-        return String::new();
-    }
-    let exact = |n: u64| format!("{:.2}", n as f64 / ASPECT_ONE);
-    let note = format!(
-        "width over height · median {} · {} – {}",
-        exact(aspects.quantile(0.5)),
-        exact(aspects.least()),
-        exact(aspects.most())
-    );
-    let bins = aspects.logarithmic(8);
-    let marks: Vec<Mark> = bins
-        .iter()
-        .map(|bin| Mark {
-            label: format!("{:.2}", bin.from as f64 / 1024.0),
-            covers: format!("{} – {}", exact(bin.from), exact(bin.to)),
-            value: bin.count as f64,
-            shown: grouped(bin.count),
-        })
-        .collect();
-    bars("Aspect ratio", &note, &marks)
-}
-
-fn reports(reports: &[Report]) -> String {
-    if reports.is_empty() {
-        return String::new();
-    }
-    let each: String = reports.iter().map(report).collect();
-    format!("<section aria-labelledby=\"reports-title\"><h2 id=\"reports-title\">Reports</h2>{each}</section>")
-}
-
-fn report(report: &Report) -> String {
-    let Report { rows, failed, bytes, .. } = report;
-    let done = rows - failed;
-    let mut codes: Vec<(&String, &u64)> = report.codes.iter().collect();
-    codes.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
-    let code_row = |(code, n): (&String, &u64)| {
-        format!(
-            "<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td><td class=\"n\">{}</td><td><meter min=\"0\" max=\"{failed}\" value=\"{n}\">{n}</meter></td></tr>",
-            Text(code),
-            grouped(*n),
-            percent(*n, *rows)
-        )
-    };
-    let table = match codes.is_empty() {
-        true => "<p class=\"note\">Nothing failed.</p>".to_owned(),
-        false => format!(
-            "<table class=\"codes\"><thead><tr><th scope=\"col\">Failure code</th><th scope=\"col\">Rows</th><th scope=\"col\">Share</th><th scope=\"col\"><span class=\"away\">Bar</span></th></tr></thead><tbody>{}</tbody></table>",
-            codes.into_iter().map(code_row).collect::<String>()
-        ),
-    };
-    format!(
-        "<article class=\"report\"><h3>{}</h3><p class=\"note\">{} rows: {} succeeded ({}), {} failed; {}.</p>{table}<div class=\"charts\">{}</div></article>",
-        Text(&report.name),
-        grouped(*rows),
-        grouped(done),
-        percent(done, *rows),
-        grouped(*failed),
-        size::show(*bytes),
-        along(report)
-    )
-}
-
-/// What changed from the start of a report to its end. Reports have no clock: rows stand for it.
-fn along(report: &Report) -> String {
-    if report.pieces.len() < 2 {
-        return String::new();
-    }
-    let marks = |value: &dyn Fn(&Piece) -> (f64, String)| -> Vec<Mark> {
-        let mark = |(at, piece): (usize, &Piece)| {
-            let from = at as u64 * report.piece_rows;
-            let covers = format!("rows {} – {}", grouped(from + 1), grouped(from + piece.rows));
-            let (value, shown) = value(piece);
-            Mark { label: grouped(from + 1), covers, value, shown }
-        };
-        report.pieces.iter().enumerate().map(mark).collect()
-    };
-    let mut figures = String::new();
-    if report.pieces.iter().any(|piece| piece.milliseconds > 0) {
-        let speed = |piece: &Piece| {
-            let rate = piece.bytes as f64 * 1000.0 / piece.milliseconds.max(1) as f64;
-            (rate / 1e6, format!("{}/s", size::show(rate as u64)))
-        };
-        figures += &line("Throughput", "MB a second of each request, along the rows of the report", &marks(&speed));
-    }
-    if report.failed > 0 {
-        let share =
-            |piece: &Piece| (piece.failed as f64 * 100.0 / piece.rows.max(1) as f64, percent(piece.failed, piece.rows));
-        figures += &line("Failures", "percent of the rows, along the report", &marks(&share));
-    }
-    figures
 }
