@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Seek, Write};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use arrow_array::builder::{BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
@@ -13,6 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use serde_json::{Value, json};
 
@@ -113,21 +114,31 @@ impl Export {
         // The name of the writer and its version are no part of the data.
         let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()));
         let properties = properties.set_created_by("tarpipe".into()).build();
-        let mut writer = ArrowWriter::try_new(sink, Arc::clone(&schema), Some(properties))?;
+        let mut writer = ArrowWriter::try_new(sink, Arc::clone(&schema), Some(properties)).map_err(plain)?;
         let (mut rows, mut bytes) = (Vec::new(), 0);
         for line in BufReader::new(file).lines() {
             let line = line?;
             bytes += line.len();
             rows.push(serde_json::from_str(&line)?);
             if rows.len() >= GROUP_ROWS || bytes >= GROUP_BYTES {
-                writer.write(&batch(&schema, &columns, &rows)?)?;
-                writer.flush()?;
+                writer.write(&batch(&schema, &columns, &rows)?).map_err(plain)?;
+                writer.flush().map_err(plain)?;
                 rows.clear();
                 bytes = 0;
             }
         }
-        writer.write(&batch(&schema, &columns, &rows)?)?;
-        writer.into_inner()?.finish().map(drop)
+        writer.write(&batch(&schema, &columns, &rows)?).map_err(plain)?;
+        writer.finish().map_err(plain)?;
+        writer.sync()?;
+        writer.into_inner().map_err(plain)?.finish().map(drop)
+    }
+}
+
+/// What went wrong with the sink, without the wrapping.
+fn plain(err: ParquetError) -> anyhow::Error {
+    match err {
+        ParquetError::External(inner) => anyhow!(inner),
+        other => anyhow!(other),
     }
 }
 

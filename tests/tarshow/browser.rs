@@ -129,9 +129,9 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", features);
     }
 
-    /// A picture of the whole page as PNG.
-    pub fn screenshot(&mut self) -> Vec<u8> {
-        let params = json!({"format": "png", "captureBeyondViewport": true});
+    /// A picture of the window, or of the whole page, as PNG.
+    pub fn screenshot(&mut self, whole: bool) -> Vec<u8> {
+        let params = json!({"format": "png", "captureBeyondViewport": whole});
         let data = self.call("Page.captureScreenshot", params)["data"].as_str().unwrap().to_owned();
         base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data).unwrap()
     }

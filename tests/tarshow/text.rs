@@ -22,12 +22,12 @@ fn a_block_says_what_each_field_holds() {
     let text = shown("", &archive);
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     assert!(lines[0].starts_with("a/b  (6 fields, "), "{text}");
-    assert!(lines[1].starts_with("  jpg      ") && lines[1].ends_with(" B  JPEG 50x40"), "{text}");
+    assert!(lines[1].starts_with("  jpg      ") && lines[1].ends_with("B  JPEG 50x40"), "{text}");
     assert!(lines[2].starts_with("  seg.png  ") && lines[2].ends_with(" B  PNG 8x6"), "{text}");
-    assert_eq!(lines[3], r#"  json         37 B  {"width":50,"tags":[1,2]}"#);
-    assert_eq!(lines[4], "  txt          29 B  a black cat on a mat, naïve");
+    assert_eq!(lines[3], r#"  json         35 B  {"width":50,"tags":[1,2]}"#);
+    assert_eq!(lines[4], "  txt          30 B  a black cat on a mat, naïve");
     assert_eq!(lines[5], "  npy           8 B  binary 93 4e 55 4d 50 59 01 00");
-    assert_eq!(lines[6], "  bad.jpg      16 B  JPEG, unreadable");
+    assert_eq!(lines[6], "  bad.jpg      15 B  JPEG, unreadable");
     assert_eq!(lines[7..], [""]);
 }
 

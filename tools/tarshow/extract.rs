@@ -53,7 +53,9 @@ pub fn extract(args: &Args, folder: &str) -> Result<Tally> {
 type File = (String, Vec<u8>);
 
 fn files(sample: &Sample, columns: Option<&Columns>) -> Result<Vec<File>, &'static str> {
-    let path = |field: &str| format!("{}.{field}", sample.key);
+    // Two names for one file would be taken for two files.
+    let key: Vec<&str> = sample.key.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+    let path = |field: &str| format!("{}.{field}", key.join("/"));
     let Some(columns) = columns else {
         return Ok(sample.members.iter().map(|member| (path(&member.field), member.data.clone())).collect());
     };
@@ -111,7 +113,9 @@ impl Tree {
 
     /// Writes a sample's files, all or none of them.
     fn write(&mut self, sample: &Sample, files: &[File]) -> Written {
-        if files.iter().any(|(name, _)| self.waiting_names.contains(name)) {
+        // What waits is not there yet, and would be missed: a name that comes back, a file where a
+        // folder should be.
+        if files.iter().any(|(path, _)| ways(path).any(|way| self.waiting_names.contains(way))) {
             self.settle()?;
         }
         let mut places = Vec::new();
@@ -154,7 +158,7 @@ impl Tree {
     fn folder(&mut self, path: &str) -> Result<Rc<OwnedFd>, Errno> {
         if self.last.0 != path {
             let mut folder = Rc::clone(&self.root);
-            for name in path.split('/').filter(|name| !matches!(*name, "" | ".")) {
+            for name in path.split('/').filter(|name| !name.is_empty()) {
                 folder = Rc::new(enter(folder.as_fd(), name)?);
             }
             self.last = (path.to_owned(), folder);
@@ -172,6 +176,11 @@ impl Tree {
             Ok(_) => Ok(()),
         }
     }
+}
+
+/// A path, and every folder on the way to it.
+fn ways(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(at, _)| &path[..at]).chain([path])
 }
 
 fn enter(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {

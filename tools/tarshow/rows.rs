@@ -9,7 +9,7 @@ use tarpipe::sample::Sample;
 use tarpipe::table::{Datum, Export};
 
 use crate::args::Args;
-use crate::columns::{Columns, View, text_of};
+use crate::columns::{Columns, View, is_json, text_of};
 use crate::flow;
 use crate::kind::Kind;
 use crate::output::{self, Output};
@@ -85,6 +85,7 @@ fn all(sample: &Sample) -> Result<Vec<(String, Value)>, &'static str> {
     let mut cells = vec![("__key__".to_owned(), Value::from(sample.key.as_str()))];
     for member in &sample.members {
         let value = match Kind::of(member) {
+            Kind::Text if is_json(&member.field) => String::from_utf8_lossy(&member.data).into(),
             Kind::Text | Kind::Json => match view.whole(member)? {
                 Datum::Json(value) => value,
                 Datum::Bytes(_) => Value::Null,

@@ -44,7 +44,7 @@ fn card(exhibit: &Exhibit) -> String {
     let (key, caption) = (Text(&exhibit.key), Text(&exhibit.caption));
     let picture = match &exhibit.picture {
         Ok(picture) => format!(
-            "<img src=\"data:image/jpeg;base64,{}\" width=\"{}\" height=\"{}\" alt=\"\" loading=\"lazy\">",
+            "<img src=\"data:image/jpeg;base64,{}\" width=\"{}\" height=\"{}\" alt=\"\">",
             picture.base64, picture.width, picture.height
         ),
         Err(why) => format!("<span class=\"none\">{}</span>", Text(why)),

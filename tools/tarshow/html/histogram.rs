@@ -79,17 +79,26 @@ impl Histogram {
         bins
     }
 
-    /// Bars that each end `ratio` times as high as they begin, for what spans orders of magnitude.
+    /// So many bars for each power of two, for what spans orders of magnitude.
     pub fn logarithmic(&self, per_octave: u32) -> Vec<Bin> {
         if self.total == 0 {
             return Vec::new();
         }
         let edge = |i: i64| 2_f64.powf(i as f64 / f64::from(per_octave)).round() as u64;
-        let place = |value: u64| (value.max(1) as f64).log2() * f64::from(per_octave);
-        let (first, last) = (place(self.least()).floor() as i64, place(self.quantile(0.999)).floor() as i64);
-        let bins = (first..=last).map(|i| Bin { from: edge(i), to: edge(i + 1), count: 0, open: false });
+        let first = ((self.least().max(1) as f64).log2() * f64::from(per_octave)).floor() as i64;
+        let end = self.quantile(0.999).max(1);
+        let mut edges = vec![edge(first).min(self.least())];
         // Small numbers have no room for all steps.
-        let mut bins: Vec<Bin> = bins.filter(|bin| bin.to > bin.from).collect();
+        for next in (first + 1..).map(edge) {
+            if edges.last().is_some_and(|last| next > *last) {
+                edges.push(next);
+            }
+            if next > end {
+                break;
+            }
+        }
+        let mut bins: Vec<Bin> =
+            edges.windows(2).map(|pair| Bin { from: pair[0], to: pair[1], count: 0, open: false }).collect();
         self.fill(&mut bins);
         bins
     }
@@ -163,5 +172,13 @@ mod tests {
         assert_eq!(histogram.linear(30).iter().filter(|bin| bin.count > 0).count(), 1);
         assert_eq!(histogram.quantile(0.5), 256);
         assert!(Histogram::default().linear(30).is_empty());
+        for number in [0, 1, 2, 3, 1 << 40] {
+            let mut histogram = Histogram::default();
+            histogram.add(number);
+            for bins in [histogram.linear(30), histogram.logarithmic(4)] {
+                let full: Vec<&Bin> = bins.iter().filter(|bin| bin.count > 0).collect();
+                assert!(full.len() == 1 && full[0].from <= number && number < full[0].to, "{number}: {bins:?}");
+            }
+        }
     }
 }
