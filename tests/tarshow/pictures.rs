@@ -91,6 +91,12 @@ fn the_picture_and_the_caption_can_be_chosen() {
 }
 
 #[test]
+fn a_sheet_of_nothing_is_small_and_white() {
+    let blank = sheet("", Archive::new());
+    assert!(blank.width() < 300 && blank.pixels().all(|pixel| pixel.0 == [255; 3]));
+}
+
+#[test]
 fn a_sheet_that_cannot_be_written_fails() {
     let folder = dir();
     std::fs::write(folder.path().join("file"), "").unwrap();

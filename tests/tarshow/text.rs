@@ -137,6 +137,14 @@ fn a_reader_that_leaves_ends_it_quietly() {
 }
 
 #[test]
+fn a_missing_flag_is_named() {
+    words("tarshow", "--csv").fails(
+        2,
+        "tarshow: the following required arguments were not provided: --fields <FIELDS> (see tarshow --help)",
+    );
+}
+
+#[test]
 fn flags_that_do_not_go_together_are_refused() {
     for flags in [
         "--json --csv",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use tarpipe::cli::{Samples, SharedTally};
+use tarpipe::cli::{self, Samples, SharedTally};
 use tarpipe::messages;
 use tarpipe::pool::{self, Limits};
 use tarpipe::progress;
@@ -17,6 +17,7 @@ use crate::reservoir::Reservoir;
 
 /// The samples that the flags take, one by one. Reading ends with the last that can be taken.
 pub struct Taken {
+    sources: Vec<String>,
     /// None at the end: what the sources left out is counted when they are closed.
     samples: Option<Samples>,
     select: Option<Select>,
@@ -33,10 +34,17 @@ impl Taken {
 
     /// Opens the sources for the first `count` samples.
     pub fn open_first(args: &Args, count: Option<u64>) -> Result<Self> {
-        let samples = args.input.samples(&args.held)?;
+        let sources = args.input.names()?;
+        cli::expect_bytes(&sources);
+        let samples = Samples::new(sources.clone(), args.input.ignore_eof, args.held.max_sample);
         let tally = samples.tally();
         let slice = args.slice.unwrap_or(Slice::ALL).skip_and_count(0, count);
-        Ok(Taken { samples: Some(samples), select: args.select.clone(), slice, fit: 0, tally })
+        Ok(Taken { sources, samples: Some(samples), select: args.select.clone(), slice, fit: 0, tally })
+    }
+
+    /// The names of all sources.
+    pub fn sources(&self) -> &[String] {
+        &self.sources
     }
 
     /// Where what is left out is counted, and what is done.

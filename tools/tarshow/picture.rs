@@ -2,6 +2,7 @@
 //! place, not the run.
 
 use std::io::Cursor;
+use std::sync::{Mutex, PoisonError};
 
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageReader, Limits, Rgb, RgbImage};
@@ -9,6 +10,11 @@ use tarpipe::guard::guarded;
 
 /// More pixels than this are not decoded for a thumbnail: Pillow's line, too.
 const MAX_PIXELS: u64 = 89_478_485;
+
+/// Images of more pixels are decoded one at a time: on many cores they would fill the memory.
+const LARGE: u64 = 16_000_000;
+
+static ONE_LARGE: Mutex<()> = Mutex::new(());
 
 /// Width and height as the image is seen, its orientation applied.
 pub fn size(data: &[u8]) -> Option<(u32, u32)> {
@@ -37,9 +43,11 @@ pub fn thumbnail(data: &[u8], width: u32, height: u32) -> Result<RgbImage, &'sta
 fn decode(data: &[u8]) -> Result<DynamicImage, &'static str> {
     let mut decoder = decoder(data)?;
     let (width, height) = decoder.dimensions();
-    if u64::from(width) * u64::from(height) > MAX_PIXELS {
+    let pixels = u64::from(width) * u64::from(height);
+    if pixels > MAX_PIXELS {
         return Err("too large to draw");
     }
+    let _turn = (pixels > LARGE).then(|| ONE_LARGE.lock().unwrap_or_else(PoisonError::into_inner));
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let mut image = DynamicImage::from_decoder(decoder).map_err(|_| "unreadable")?;
     if image.width() == 0 || image.height() == 0 {

@@ -37,10 +37,10 @@ pub fn write(args: &Args, file: &str) -> Result<Tally> {
     let format = format_of(file)?;
     refuse_terminal(file)?;
     let number = args.number.unwrap_or(DEFAULT_NUMBER);
-    let grid = Grid::new(number, args.side)?;
+    Grid::new(number, args.side)?; // a mistake is said before anything is read
     let mut sink = Sink::create(file, Options::default())?;
     let (cards, tally) = gather(args, number)?;
-    let sheet = Grid::new(cards.len(), args.side).unwrap_or(grid).draw(&cards);
+    let sheet = Grid::new(cards.len().max(1), args.side)?.draw(&cards);
     sink.write_all(&encode(&sheet, format)?)?;
     sink.finish()?;
     Ok(tally)

@@ -39,12 +39,13 @@ pub fn write(args: &Args, file: &str) -> Result<Tally> {
     }
     let mut sink = Sink::create(file, Options::default())?;
     let reports = args.report.iter().map(|name| Report::read(name)).collect::<Result<Vec<Report>>>()?;
-    let sources = args.input.names()?;
+    let taken = Taken::open(args)?;
+    let sources = taken.sources().to_vec();
     let maker = Maker::new(args, args.side, args.side);
     let mut summary = Summary::new(number);
     let reservoir = Reservoir::new(number, args.seed);
     let work = move |job: &flow::Job| Ok(facts::gather(job, &maker));
-    let tally = flow::run(args, Taken::open(args)?, reservoir, work, |facts| {
+    let tally = flow::run(args, taken, reservoir, work, |facts| {
         summary.add(facts);
         Ok(())
     })?;
