@@ -19,6 +19,7 @@ pub mod cli;
 pub mod compression;
 pub mod digest;
 pub mod expression;
+pub mod guard;
 pub mod index;
 #[cfg(feature = "tables")]
 pub mod ledger;
@@ -33,6 +34,7 @@ pub mod random;
 pub mod rank;
 pub mod report;
 pub mod sample;
+pub mod select;
 pub mod shard;
 pub mod signals;
 pub mod sink;

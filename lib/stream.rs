@@ -25,7 +25,7 @@ pub struct Head {
 }
 
 /// The samples of one archive. After [`Stream::next`] the sample is read by one of
-/// [`Stream::load`], [`Stream::copy`], [`Stream::look`] or [`Stream::visit`]; if by none, it is skipped.
+/// [`Stream::load`], [`Stream::copy`], [`Stream::look`], [`Stream::visit`] or [`Stream::pass`]; if by none, it is skipped.
 pub struct Stream {
     name: Arc<str>,
     reader: Reader,
@@ -187,6 +187,11 @@ impl Stream {
             each(Passing { field: &field, entry: &entry, data_offset: self.reader.offset() });
         }
         Ok(())
+    }
+
+    /// Reads past the current sample and refuses in it what loading would: a field that stands twice.
+    pub fn pass(&mut self) -> Result<()> {
+        self.look(|_| false, |_, _| {})
     }
 
     /// The next member of the current sample.

@@ -21,5 +21,7 @@ mod tarproc_hostile;
 #[cfg(feature = "tarresize")]
 mod tarresize;
 mod tarsort;
+#[cfg(feature = "tarshow")]
+mod tarshow;
 mod tarsplit;
 mod urlcat;

@@ -101,7 +101,7 @@ fn misuse(err: &clap::Error) -> Result<ExitCode> {
     let text = err.to_string();
     let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let line = said.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect::<Vec<_>>().join("; ");
-    let line = line.trim_start_matches("error: ").replace("tip: ", "");
+    let line = line.trim_start_matches("error: ").replace("tip: ", "").replace(":; ", ": ");
     messages::error(&format!("{line} (see {} --help)", messages::tool()));
     Ok(ExitCode::from(2))
 }

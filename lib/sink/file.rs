@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Write};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
+use rustix::fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with};
+use rustix::io::Errno;
 
 use crate::signals;
 
@@ -31,7 +34,13 @@ impl Temporary {
     /// it points to is replaced, not the link.
     pub fn create(target: &Path) -> Result<Self> {
         let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
-        let folder = folder_of(&target);
+        let mut temporary = Temporary::create_in(folder_of(&target))?;
+        temporary.target = target;
+        Ok(temporary)
+    }
+
+    /// Creates a temporary file in `folder`, which is made, for [`Temporary::place`].
+    pub fn create_in(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)?;
         remove_garbage(folder);
         let path = folder.join(format!("{PREFIX}{}{SUFFIX}", unique()));
@@ -39,7 +48,29 @@ impl Temporary {
         signals::guard_path(&path);
         // Says that we live. Where the file system has no locks, age decides.
         _ = file.try_lock();
-        Ok(Temporary { file, path, target, committed: false })
+        Ok(Temporary { file, path, target: PathBuf::new(), committed: false })
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives the file the name `name` in an opened folder of the same file system; it is not synced.
+    /// A link of that name is never followed. A name that exists is an error, or is replaced.
+    pub fn place(mut self, folder: BorrowedFd<'_>, name: &str, replace: bool) -> rustix::io::Result<()> {
+        let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        match renameat_with(CWD, &self.path, folder, name, flags) {
+            // Not every file system can rename without replacing; all that have links can do this.
+            Err(Errno::INVAL | Errno::NOSYS) if !replace => {
+                linkat(CWD, &self.path, folder, name, AtFlags::empty())?;
+                _ = fs::remove_file(&self.path);
+            }
+            result => result?,
+        }
+        self.committed = true;
+        signals::release_path(&self.path);
+        Ok(())
     }
 
     /// Syncs the file and gives it its name.

@@ -1,4 +1,4 @@
-//! A table: rows of named cells in any of the formats that URL lists come in.
+//! A table: rows of named cells in any of the formats that URL lists come in; [`Export`] writes one.
 //!
 //! Rows are visited, not returned, so that cells can borrow from the block they were decoded
 //! from. Memory is bounded by a block (text) or a batch of a row group (parquet, arrow), with
@@ -8,6 +8,7 @@ mod arrow;
 mod batch;
 mod cell;
 mod csv;
+mod export;
 mod format;
 mod json;
 mod jsonl;
@@ -24,6 +25,7 @@ use anyhow::{Context, Result};
 use crate::source;
 
 pub use cell::Cell;
+pub use export::{Datum, Export};
 pub use format::Format;
 
 /// One row.

@@ -4,7 +4,6 @@
 
 mod edit;
 mod order;
-mod select;
 
 use std::process::ExitCode;
 
@@ -14,13 +13,13 @@ use tarpipe::cli::{self, Held, Input, Outcome, Output, Parallel, Samples, Shared
 use tarpipe::messages;
 use tarpipe::rank::Rank;
 use tarpipe::sample::Sample;
+use tarpipe::select::Select;
 use tarpipe::shard::Shard;
 use tarpipe::slice::Slice;
 use tarpipe::stream::Stream;
 
 use edit::{Fields, Rekey, drop_fields};
 use order::{Mix, Shuffle};
-use select::Select;
 
 /// Concatenate streams of samples; slice, select, rename, shuffle and mix them
 ///

@@ -1,6 +1,7 @@
 //! Which members of a sample are images, what they are called afterwards, and what its JSON says about them.
 
 use serde_json::{Map, Value, json};
+use tarpipe::guard::guarded;
 use tarpipe::sample::{Member, Sample};
 
 use crate::blur::{self, Box};
@@ -8,7 +9,6 @@ use crate::encode::Format;
 use crate::engine::{Done, Engine};
 use crate::exif;
 use crate::failure::{Code, Failure};
-use crate::guard::guarded;
 use crate::options::Options;
 
 /// What is done with every sample.
@@ -38,7 +38,10 @@ impl Work {
         let mut images: Vec<Image> = Vec::new();
         for &i in &chosen {
             let Member { field, data, .. } = &sample.members[i];
-            let result = boxes.clone().and_then(|boxes| guarded(|| engine.process(data, &boxes, &self.options)));
+            let result = boxes.clone().and_then(|boxes| {
+                let processed = guarded(|| engine.process(data, &boxes, &self.options));
+                processed.unwrap_or_else(|| Err(Failure::decode("the decoder gave up on it")))
+            });
             images.push(Image { field: field.clone(), result });
         }
         if images.is_empty() {

@@ -12,7 +12,6 @@ mod exif;
 mod failure;
 mod fields;
 mod frames;
-mod guard;
 mod head;
 mod job;
 mod jpeg;
@@ -35,6 +34,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use tarpipe::cli::{self, Outcome, SharedTally};
+use tarpipe::guard;
 use tarpipe::ledger::Ledger;
 use tarpipe::messages;
 use tarpipe::pool::{self, Limits};

@@ -1,14 +1,14 @@
-//! Which samples an expression takes.
+//! Which samples an expression takes: `--select`, alike in every tool that has it.
 
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::cli::SharedTally;
+use crate::expression::{Expression, Value, from_json};
+use crate::messages;
+use crate::sample::{Member, Sample};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value as Json};
-use tarpipe::cli::SharedTally;
-use tarpipe::expression::{Expression, Value, from_json};
-use tarpipe::messages;
-use tarpipe::sample::{Member, Sample};
 
 /// An expression over the key and the fields of a sample.
 #[derive(Clone)]

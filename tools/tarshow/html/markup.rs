@@ -1,0 +1,70 @@
+//! Text in a page: escaped, always.
+
+use std::fmt;
+
+use crate::readable::clean;
+
+/// Text that strangers may have written. In a page it stands, and does nothing.
+pub struct Text<'a>(pub &'a str);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in clean(self.0).chars() {
+            match c {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                '\'' => f.write_str("&#39;")?,
+                c => write!(f, "{c}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `1,234,567`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `12.3 %`; never 100 % or 0 % of what is not all or nothing.
+pub fn percent(part: u64, whole: u64) -> String {
+    let share = part as f64 * 100.0 / whole.max(1) as f64;
+    match share {
+        _ if part > 0 && share < 0.1 => "< 0.1 %".into(),
+        _ if part < whole && share > 99.9 => "> 99.9 %".into(),
+        _ => format!("{share:.1} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_text_is_markup() {
+        let hostile = "<script>alert('x')</script>&\"\u{202e}\0";
+        let shown = Text(hostile).to_string();
+        assert!(!shown.contains(['<', '>', '"', '\'', '\0', '\u{202e}']), "{shown}");
+        assert!(shown.starts_with("&lt;script&gt;alert(&#39;x&#39;)"));
+    }
+
+    #[test]
+    fn numbers_are_read_easily() {
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(percent(1, 100_000), "< 0.1 %");
+        assert_eq!(percent(99_999, 100_000), "> 99.9 %");
+        assert_eq!(percent(1, 3), "33.3 %");
+        assert_eq!(percent(0, 0), "0.0 %");
+    }
+}

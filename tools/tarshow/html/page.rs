@@ -1,0 +1,147 @@
+//! The page as HTML. Style and script stand in it under a policy that names their hashes: no other
+//! code runs, whatever the data holds, and nothing is loaded from anywhere.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+use tarpipe::report::Tally;
+use tarpipe::size;
+
+use super::markup::{Text, grouped, percent};
+use super::reports::Report;
+use super::summary::{FieldCount, Summary};
+use super::{distributions, gallery, runs};
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// All that the page says.
+pub struct Page<'a> {
+    pub sources: &'a [String],
+    pub summary: &'a Summary,
+    pub reports: &'a [Report],
+    pub left_out: &'a Tally,
+}
+
+impl fmt::Display for Page<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let title = title(self.sources);
+        let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
+        write!(
+            f,
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; \
+             style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
+             <title>{}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n",
+            hash(STYLE),
+            hash(SCRIPT),
+            Text(&title)
+        )?;
+        f.write_str("<a class=\"skip\" href=\"#gallery\">Skip to the gallery</a>\n<main>\n")?;
+        writeln!(f, "<header class=\"top\"><h1>{}</h1>{}</header>", Text(&title), sources_list(self.sources))?;
+        for section in [
+            self.overview(),
+            fields(self.summary),
+            distributions::section(self.summary),
+            runs::section(self.reports),
+            gallery::section(self.summary),
+        ] {
+            writeln!(f, "{section}")?;
+        }
+        let version = env!("CARGO_PKG_VERSION");
+        writeln!(
+            f,
+            "</main>\n<footer class=\"end\">tarshow {version}</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>"
+        )
+    }
+}
+
+impl Page<'_> {
+    fn overview(&self) -> String {
+        let Summary { samples, bytes, fields, images, unreadable, .. } = self.summary;
+        let mut tiles = vec![
+            ("Samples", grouped(*samples)),
+            ("Data", size::show(*bytes)),
+            ("Fields", grouped(fields.len() as u64)),
+            ("Images", grouped(*images)),
+        ];
+        if *unreadable > 0 {
+            tiles.push(("Unreadable images", grouped(*unreadable)));
+        }
+        let (failed, dropped) = (self.left_out.count_failed(), self.left_out.count_dropped());
+        if failed > 0 {
+            tiles.push(("Failed", grouped(failed)));
+        }
+        if dropped > 0 {
+            tiles.push(("No part of a sample", grouped(dropped)));
+        }
+        let tile = |(name, value): &(&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", Text(value));
+        let left_out = match self.left_out.is_clean() {
+            true => String::new(),
+            false => format!("<p class=\"note\">{}.</p>", Text(&self.left_out.summary())),
+        };
+        format!(
+            "<section aria-label=\"Overview\"><dl class=\"tiles\">{}</dl>{left_out}</section>",
+            tiles.iter().map(tile).collect::<String>()
+        )
+    }
+}
+
+fn title(sources: &[String]) -> String {
+    match sources {
+        [] => "Samples".into(),
+        [one] if one == "-" => "Samples from stdin".into(),
+        [one] => one.rsplit('/').next().unwrap_or(one).to_owned(),
+        [first, ..] => format!("{} and {} more", first.rsplit('/').next().unwrap_or(first), sources.len() - 1),
+    }
+}
+
+fn sources_list(sources: &[String]) -> String {
+    if sources.len() < 2 {
+        return String::new();
+    }
+    let items: String = sources.iter().map(|name| format!("<li>{}</li>", Text(name))).collect();
+    format!("<details><summary>{} sources</summary><ol>{items}</ol></details>", sources.len())
+}
+
+fn fields(summary: &Summary) -> String {
+    if summary.fields.is_empty() {
+        return String::new();
+    }
+    let rows: String = summary.fields.iter().map(|field| field_row(field, summary.samples)).collect();
+    let more = match summary.other_fields {
+        0 => String::new(),
+        n => format!("<p class=\"note\">{} members have fields beyond these.</p>", grouped(n)),
+    };
+    format!(
+        "<section aria-labelledby=\"fields-title\"><h2 id=\"fields-title\">Fields</h2><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"fields-title\"><table class=\"wide\">\
+         <thead><tr><th scope=\"col\">Field</th><th scope=\"col\">Holds</th><th scope=\"col\">Samples</th><th scope=\"col\">Missing</th>\
+         <th scope=\"col\">Bytes</th><th scope=\"col\">Median</th><th scope=\"col\">Smallest</th><th scope=\"col\">Largest</th>\
+         <th scope=\"col\">First without it</th></tr></thead><tbody>{rows}</tbody></table></div>{more}</section>"
+    )
+}
+
+fn field_row(field: &FieldCount, samples: u64) -> String {
+    let missing = samples - field.samples.min(samples);
+    let gap = if missing == 0 {
+        "<td class=\"n dim\">0</td>".to_owned()
+    } else {
+        format!("<td class=\"n warn\">{} <small>{}</small></td>", grouped(missing), percent(missing, samples))
+    };
+    let first = field.first_missing.as_deref().map(|key| Text(key).to_string()).unwrap_or_default();
+    format!(
+        "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"n\">{}</td>{gap}<td class=\"n\">{}</td><td class=\"n\">{}</td>\
+         <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"key\"><bdi>{first}</bdi></td></tr>",
+        Text(&field.name),
+        Text(&field.holds()),
+        grouped(field.samples),
+        size::show(field.total_bytes),
+        size::show(field.bytes.quantile(0.5)),
+        size::show(field.bytes.least()),
+        size::show(field.bytes.most()),
+    )
+}
