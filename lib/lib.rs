@@ -15,10 +15,12 @@
 //! Tools depend on this crate, never on each other.
 
 pub mod archive;
+pub mod child;
 pub mod cli;
 pub mod compression;
 pub mod digest;
 pub mod expression;
+pub mod failure;
 pub mod index;
 #[cfg(feature = "tables")]
 pub mod ledger;
@@ -33,6 +35,7 @@ pub mod random;
 pub mod rank;
 pub mod report;
 pub mod sample;
+pub mod scratch;
 pub mod shard;
 pub mod signals;
 pub mod sink;

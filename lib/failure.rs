@@ -3,8 +3,8 @@
 use std::fmt;
 use std::process::ExitStatus;
 
+use crate::process;
 use rustix::io::Errno;
-use tarpipe::process;
 
 /// A stable reason code and the reason in words.
 #[derive(Clone, Debug)]
