@@ -39,6 +39,11 @@ impl Failure {
         }
     }
 
+    /// The reason in words.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
     /// Whether the command itself said that it failed, which `--on-error ignore` passes over.
     pub fn is_status(&self) -> bool {
         matches!(self.code, "exit_status" | "signal")

@@ -28,6 +28,7 @@ const SUBJECTS: &[Subject] = &[
     Subject { tool: "tarcat", flags: &["--select", "true", "--max-bad", "0"], output: Output::Archive },
     Subject { tool: "tarproc", flags: &["-c", ":", "-o", "-"], output: Output::Archive },
     Subject { tool: "tarproc", flags: &["--worker", "cat", "-o", "-"], output: Output::Archive },
+    Subject { tool: "tarvideo", flags: &["--probe", "--no-media", "pass"], output: Output::Archive },
     Subject { tool: "tarsplit", flags: &["-n", "3", "-o", "out/%04d.tar"], output: Output::Shards },
     Subject { tool: "tarcheck", flags: &[], output: Output::Text },
 ];

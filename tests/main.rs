@@ -8,6 +8,7 @@ mod contracts;
 mod fetch;
 mod fetch_hostile;
 mod fetch_protocols;
+mod fetch_video;
 mod formats;
 mod hostile;
 mod http;
@@ -20,4 +21,6 @@ mod tarproc_hostile;
 #[cfg(feature = "tarresize")]
 mod tarresize;
 mod tarsplit;
+mod tarvideo;
+mod tarvideo_recipes;
 mod urlcat;

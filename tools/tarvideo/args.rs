@@ -41,7 +41,10 @@ pub struct Args {
     clip: Option<Source>,
 
     /// How exact clips are
-    #[arg(long, value_name = "HOW", default_value = "exact")]
+    ///
+    /// copy and keyframe encode nothing anew: copy begins at the keyframe before the span, keyframe begins and
+    /// ends at the keyframes within it. exact encodes anew and is right to the frame.
+    #[arg(long, value_name = "copy|keyframe|exact", default_value = "exact")]
     precision: Precision,
 
     /// Leave out clips shorter than TIME
@@ -71,7 +74,9 @@ pub struct Args {
     fps: Option<Rate>,
 
     /// Encode video so [default: h264 where it has to be encoded]
-    #[arg(long, value_name = "CODEC")]
+    ///
+    /// vp9 goes into webm with Opus, the others into mp4 with AAC.
+    #[arg(long, value_name = "h264|hevc|vp9|av1")]
     codec: Option<Codec>,
 
     /// Quality of the encoder, lower is better [default: the encoder's own]
@@ -97,11 +102,11 @@ pub struct Args {
     thumbnail: bool,
 
     /// Write images so
-    #[arg(long, value_name = "FORMAT", default_value = "jpg")]
+    #[arg(long, value_name = "jpg|png", default_value = "jpg")]
     image: Image,
 
     /// Write the sound as a field of its own; a video without sound stays without
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "mp3|flac|wav")]
     audio: Option<Audio>,
 
     /// Samples of sound a second, such as 16000 [default: as they are]
@@ -133,7 +138,7 @@ pub struct Args {
     fields: String,
 
     /// What to do with a sample without media
-    #[arg(long, value_name = "WHAT", default_value = "fail")]
+    #[arg(long, value_name = "fail|pass", default_value = "fail")]
     no_media: NoMedia,
 
     /// Give each ffmpeg N threads; -p runs so many ffmpegs
@@ -147,6 +152,10 @@ pub struct Args {
     /// Exit with status 3 when more samples fail than N or P%; otherwise when all do
     #[arg(long, value_name = "N|P%")]
     pub max_failures: Option<MaxFailures>,
+
+    /// Report every sample to FILE: .jsonl, .csv or .parquet, by its suffix
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<String>,
 
     /// Let ffmpeg write to DIR; otherwise to a tmpfs with room, or to TMPDIR
     #[arg(long, value_name = "DIR")]

@@ -88,8 +88,8 @@ fn renamed(field: &str, extension: &str, others: &Sample) -> String {
 pub fn scenes(directory: &Path, duration: Option<f64>) -> Vec<[f64; 2]> {
     let said = std::fs::read_to_string(directory.join(CUTS)).unwrap_or_default();
     _ = std::fs::remove_file(directory.join(CUTS));
-    let times = said.lines().filter_map(|line| line.split_once("pts_time:"));
-    let changes = times.filter_map(|(_, time)| time.trim().parse::<f64>().ok()).filter(|time| *time > 0.0);
+    let times = said.lines().filter_map(|line| line.split_once("pts_time:")).skip(1); // the first frame
+    let changes = times.filter_map(|(_, time)| time.trim().parse::<f64>().ok());
     let edges: Vec<f64> = std::iter::once(0.0).chain(changes).chain(duration).map(time::round).collect();
     edges.windows(2).filter(|pair| pair[0] < pair[1]).map(|pair| [pair[0], pair[1]]).collect()
 }

@@ -67,6 +67,9 @@ pub fn run(
     strict: bool,
 ) -> Result<Vec<u8>, Failure> {
     child::wait_if_ending();
+    if Instant::now() >= limits.deadline {
+        return Err(timed_out(limits));
+    }
     let system = |err: io::Error| Failure::io("start ffmpeg", &err);
     let (stdout, their_stdout) = io::pipe().map_err(system)?;
     let (stderr, their_stderr) = io::pipe().map_err(system)?;
@@ -126,12 +129,15 @@ impl Run {
                 looked = Instant::now();
             }
             if !ended && Instant::now() >= limits.deadline {
-                let seconds = limits.timeout.as_secs_f64();
-                return Err(Failure::new("timeout", format!("not done after {seconds} s")));
+                return Err(timed_out(limits));
             }
         }
         Ok(())
     }
+}
+
+fn timed_out(limits: Limits) -> Failure {
+    Failure::new("timeout", format!("not done after {} s", limits.timeout.as_secs_f64()))
 }
 
 fn keep(said: &mut Vec<u8>, bytes: &[u8]) {

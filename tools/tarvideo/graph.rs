@@ -12,8 +12,8 @@ use super::spans::Span;
 use super::time;
 use super::words::{Branch, Words};
 
-/// Seeking to a keyframe aims behind it: its time was rounded, and before it is the one before.
-const BEHIND: f64 = 0.001;
+/// The time of a keyframe was rounded: seeking to one aims behind it, and what ends at one ends before it.
+const MARGIN: f64 = 0.001;
 
 /// What a run makes of each of its clips.
 pub struct Plan<'a> {
@@ -65,10 +65,14 @@ impl Plan<'_> {
         if self.main != Main::Encode && self.only_keyframes() {
             words.input(&["-skip_frame", "nokey"]);
         }
+        if self.main == Main::Copy {
+            words.input(&["-noaccurate_seek"]); // images and sound begin where the copy does
+        }
         if let Some(span) = span {
-            let is_at_keyframe = self.wanted.clips.as_ref().is_some_and(|clips| clips.keyframes) && span.start > 0.0;
-            let shift = if self.main == Main::Copy && is_at_keyframe { BEHIND } else { 0.0 };
-            words.input(&["-ss", &time::show(span.start + shift), "-t", &time::show(span.length() - shift)]);
+            let at_keyframes = self.wanted.clips.as_ref().is_some_and(|clips| clips.keyframes);
+            let margin = if at_keyframes && self.main == Main::Copy { MARGIN } else { 0.0 };
+            let length = span.length() - 2.0 * margin;
+            words.input(&["-ss", &time::show(span.start + margin), "-t", &time::show(length)]);
         }
         words.input(&["-i", MEDIA]);
     }
@@ -117,8 +121,10 @@ impl Plan<'_> {
             of_main.push(Branch::new(with(pick, image_filters(format)), label));
         }
         if let Some(threshold) = self.wanted.cuts.filter(|_| self.cuts) {
-            let detect = format!("select='gt(scene,{threshold})',metadata=mode=print:file={CUTS}");
-            of_source.push(Branch::new(vec![detect], format!("c{at}")));
+            // The first frame passes too: an output must not be empty.
+            let detect = format!("select='gt(scene,{threshold})+eq(n,0)'");
+            let note = format!("metadata=mode=print:file={CUTS}");
+            of_source.push(Branch::new(vec![detect, note], format!("c{at}")));
             words.output(&["-map", &format!("[c{at}]"), "-f", "null", "-"]);
         }
         let fps = self.wanted.fps.as_ref().map(|rate| format!("fps={}", rate.0));

@@ -14,6 +14,7 @@ mod probe;
 mod program;
 mod spans;
 mod subtitles;
+mod task;
 mod time;
 mod words;
 
@@ -21,7 +22,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
+use serde_json::json;
 use tarpipe::cli::{self, Outcome, SharedTally};
+use tarpipe::failure::Failure;
+use tarpipe::ledger::{Column, Ledger};
 use tarpipe::messages;
 use tarpipe::pool::{self, Limits};
 use tarpipe::sample::Sample;
@@ -41,7 +45,9 @@ fn run(args: Args) -> Result<Outcome> {
     program::check()?;
     let samples = args.input.samples(&args.held)?;
     let tally = samples.tally();
-    let mut output = Output { shard: args.output.create(&args.parallel)?, tally: tally.clone() };
+    let report = args.report.as_deref().map(|name| Ledger::create(name, COLUMNS)).transpose()?;
+    let shard = args.output.create(&args.parallel)?;
+    let mut output = Output { shard, report, tally: tally.clone() };
     let scratch = Arc::new(Scratch::create(args.tmpdir.as_deref(), false)?);
     let work = Arc::new(Work::new(wanted, Arc::clone(&scratch)));
     let worker = move |_| {
@@ -55,19 +61,42 @@ fn run(args: Args) -> Result<Outcome> {
     }
     done?;
     output.shard.finish()?;
+    output.report.map_or(Ok(()), Ledger::finish)?;
     scratch.finish();
     Ok(Outcome { tally: tally.take(), max_failures: args.max_failures })
 }
 
-/// Where samples and counts go, in the order of the input.
+/// A line of the report: what became of a sample, or of one of its clips.
+const COLUMNS: &[Column] = &[
+    Column::Text("key"),
+    Column::Text("status"),
+    Column::Text("code"),
+    Column::Text("error_message"),
+    Column::Number("bytes"),
+];
+
+/// Where samples, reports and counts go, in the order of the input.
 struct Output {
     shard: Shard,
+    report: Option<Ledger>,
     tally: SharedTally,
 }
 
 impl Output {
     fn write(&mut self, items: Vec<Item>) -> Result<()> {
         for Item { key, source, result } in items {
+            if let Some(report) = &mut self.report {
+                let (failure, bytes) = (result.as_ref().err(), result.as_ref().ok().map(Sample::bytes));
+                let status = if failure.is_some() { "failed" } else { "success" };
+                let code = failure.map(|failure| failure.code);
+                report.add(vec![
+                    json!(key),
+                    json!(status),
+                    json!(code),
+                    json!(failure.map(Failure::what)),
+                    json!(bytes),
+                ])?;
+            }
             match result {
                 Ok(sample) => {
                     self.shard.write(&sample)?;
