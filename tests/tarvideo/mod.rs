@@ -122,7 +122,9 @@ impl Looked {
         let words =
             ["-v", "error", "-of", "csv=p=0", "-select_streams", "v", "-show_entries", "frame=pts_time", "media"];
         let output = Command::new("ffprobe").args(words).current_dir(folder.path()).output().unwrap();
-        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+        let said = String::from_utf8(output.stdout).unwrap();
+        // Frames with side data have a comma after the time, or a line of their own.
+        said.lines().map(|line| line.trim_end_matches(',').to_owned()).filter(|line| !line.is_empty()).collect()
     }
 
     fn seconds(&self, kind: &str) -> f64 {
