@@ -122,7 +122,8 @@ pub struct Args {
     probe: bool,
 
     /// Write the scenes into the json, under cuts: spans between changes of more than X of 1 [X: 0.3]
-    #[arg(long, value_name = "X", num_args = 0..=1, require_equals = true, default_missing_value = "0.3", value_parser = share)]
+    #[arg(long, value_name = "X", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "0.3", value_parser = share)]
     cuts: Option<f64>,
 
     /// Keep what can be decoded of media that ends early, or of which more than 2 % cannot be decoded

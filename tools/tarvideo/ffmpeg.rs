@@ -26,8 +26,8 @@ const MAX_PIXELS: &str = "134217728";
 
 /// The containers that are opened. Playlists and scripts (hls, concat, dash, sdp …), which make
 /// ffmpeg read other files, are not among them.
-const CONTAINERS: &str = "mov,matroska,webm,avi,mpegts,mpeg,mpegvideo,m4v,flv,asf,ogg,mp3,flac,wav,w64,aac,aiff,au,caf,amr,\
-    ac3,eac3,dts,gif,apng,mxf,nut,ivf,obu,h264,hevc,rm,dv,mjpeg,yuv4mpegpipe,wv,ape,tta,wtv";
+const CONTAINERS: &str = "mov,matroska,webm,avi,mpegts,mpeg,mpegvideo,m4v,flv,asf,ogg,mp3,flac,wav,w64,aac,aiff,au,caf,\
+    amr,ac3,eac3,dts,gif,apng,mxf,nut,ivf,obu,h264,hevc,rm,dv,mjpeg,yuv4mpegpipe,wv,ape,tta,wtv";
 
 /// What the runs for a sample may take.
 #[derive(Clone, Copy, Debug)]

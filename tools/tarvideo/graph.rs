@@ -83,49 +83,34 @@ impl Plan<'_> {
         frames == Some(&Frames::Keyframe) && !self.thumbnail && !self.cuts
     }
 
-    /// Everything that is made of the video: first what looks at it as it came, then what looks at it
-    /// re-timed and resized.
+    /// Everything that is made of the video: some of it looks at the source, the rest at the source re-timed and
+    /// resized.
     fn pictures(&self, words: &mut Words, at: usize, names: &Names, picture: &Picture) {
         let geometry = self.wanted.geometry.filters(picture.is_square);
-        let format = self.wanted.pictures.format;
         let (mut of_source, mut of_main) = (Vec::new(), Vec::new());
         if self.main == Main::Encode {
             let even = "crop=w='trunc(iw/2)*2':h='trunc(ih/2)*2',format=yuv420p";
             of_main.push(Branch::new(vec![even.into()], format!("v{at}")));
             self.encode(words, at, names, picture);
         }
-        if let Some(frames) = self.wanted.pictures.frames.as_ref().filter(|_| self.frames) {
-            let label = format!("f{at}");
-            let is_first = *frames == Frames::First;
-            let number = if is_first { "000001" } else { "%06d" };
-            words.image(&label, &names.frame(number, format.extension()), format, is_first);
-            match frames {
-                Frames::All => of_main.push(Branch::new(image_filters(format), label)),
-                Frames::Rate(rate) => {
-                    of_main.push(Branch::new(with(format!("fps={}", rate.0), image_filters(format)), label))
-                }
-                Frames::First => {
-                    of_main.push(Branch::new(with("select='eq(n,0)'".into(), image_filters(format)), label))
-                }
-                Frames::Keyframe => {
-                    let resized = geometry.iter().cloned().chain(image_filters(format)).collect();
-                    of_source.push(Branch::new(with("select=key".into(), resized), label));
-                }
+        match self.wanted.pictures.frames.as_ref().filter(|_| self.frames) {
+            Some(Frames::Keyframe) => {
+                of_source.push(self.frames(words, at, names, "%06d", with("select=key", &geometry)))
             }
+            Some(Frames::All) => of_main.push(self.frames(words, at, names, "%06d", Vec::new())),
+            Some(Frames::Rate(rate)) => {
+                of_main.push(self.frames(words, at, names, "%06d", vec![format!("fps={}", rate.0)]));
+            }
+            Some(Frames::First) => {
+                of_main.push(self.frames(words, at, names, "000001", vec!["select='eq(n,0)'".into()]));
+            }
+            None => {}
         }
         if self.thumbnail {
-            let label = format!("t{at}");
-            words.image(&label, &names.thumbnail(format.extension()), format, true);
-            let small = short_side("min(iw,256)", "min(ih,256)");
-            let pick = format!("fps=1:round=up,{small},thumbnail=100");
-            of_main.push(Branch::new(with(pick, image_filters(format)), label));
+            of_main.push(self.representative(words, at, names));
         }
         if let Some(threshold) = self.wanted.cuts.filter(|_| self.cuts) {
-            // The first frame passes too: an output must not be empty.
-            let detect = format!("select='gt(scene,{threshold})+eq(n,0)'");
-            let note = format!("metadata=mode=print:file={CUTS}");
-            of_source.push(Branch::new(vec![detect, note], format!("c{at}")));
-            words.output(&["-map", &format!("[c{at}]"), "-f", "null", "-"]);
+            of_source.push(scenes(words, at, threshold));
         }
         let fps = self.wanted.fps.as_ref().map(|rate| format!("fps={}", rate.0));
         let main = format!("main{at}");
@@ -134,6 +119,21 @@ impl Plan<'_> {
         }
         words.split(&format!("{at}:{}", picture.index), of_source);
         words.split(&main, of_main);
+    }
+
+    fn frames(&self, words: &mut Words, at: usize, names: &Names, number: &str, filters: Vec<String>) -> Branch {
+        let format = self.wanted.pictures.format;
+        let label = format!("f{at}");
+        words.image(&label, &names.frame(number, format.extension()), format, !number.starts_with('%'));
+        Branch::new(for_image(filters, format), label)
+    }
+
+    fn representative(&self, words: &mut Words, at: usize, names: &Names) -> Branch {
+        let format = self.wanted.pictures.format;
+        let label = format!("t{at}");
+        words.image(&label, &names.thumbnail(format.extension()), format, true);
+        let small = short_side("min(iw,256)", "min(ih,256)");
+        Branch::new(for_image(vec![format!("fps=1:round=up,{small},thumbnail=100")], format), label)
     }
 
     fn encode(&self, words: &mut Words, at: usize, names: &Names, picture: &Picture) {
@@ -194,12 +194,20 @@ impl Plan<'_> {
     }
 }
 
-fn with(first: String, mut rest: Vec<String>) -> Vec<String> {
-    rest.insert(0, first);
-    rest
+/// Writes down where the picture changes by more than `threshold`. The first frame passes too: an output must
+/// not be empty.
+fn scenes(words: &mut Words, at: usize, threshold: f64) -> Branch {
+    words.output(&["-map", &format!("[c{at}]"), "-f", "null", "-"]);
+    let detect = format!("select='gt(scene,{threshold})+eq(n,0)'");
+    Branch::new(vec![detect, format!("metadata=mode=print:file={CUTS}")], format!("c{at}"))
 }
 
-fn image_filters(format: Image) -> Vec<String> {
-    let pixels = if format == Image::Jpg { "yuvj420p" } else { "rgb24" };
-    vec![format!("format={pixels}")]
+fn with(first: &str, rest: &[String]) -> Vec<String> {
+    std::iter::once(first.to_owned()).chain(rest.iter().cloned()).collect()
+}
+
+/// The same filters, and after them the pixels that the format needs.
+fn for_image(mut filters: Vec<String>, format: Image) -> Vec<String> {
+    filters.push(format!("format={}", if format == Image::Jpg { "yuvj420p" } else { "rgb24" }));
+    filters
 }
