@@ -15,11 +15,13 @@
 //! Tools depend on this crate, never on each other.
 
 pub mod archive;
+pub mod child;
 pub mod cli;
 pub mod compression;
 pub mod digest;
 pub mod expression;
 pub mod guard;
+pub mod failure;
 pub mod index;
 #[cfg(feature = "tables")]
 pub mod ledger;
@@ -35,6 +37,7 @@ pub mod rank;
 pub mod report;
 pub mod sample;
 pub mod select;
+pub mod scratch;
 pub mod shard;
 pub mod signals;
 pub mod sink;

@@ -37,6 +37,7 @@ const SUBJECTS: &[Subject] = &[
     Subject { tool: "tarshow", flags: &["--count"], output: Output::Listing },
     Subject { tool: "tarshow", flags: &["--json"], output: Output::Listing },
     Subject { tool: "tarshow", flags: &["--html", "-"], output: Output::Listing },
+    Subject { tool: "tarvideo", flags: &["--probe", "--no-media", "pass"], output: Output::Archive },
     Subject { tool: "tarsplit", flags: &["-n", "3", "-o", "out/%04d.tar"], output: Output::Shards },
     Subject { tool: "tarcheck", flags: &[], output: Output::Text },
 ];

@@ -8,6 +8,7 @@ mod contracts;
 mod fetch;
 mod fetch_hostile;
 mod fetch_protocols;
+mod fetch_video;
 mod formats;
 mod hostile;
 mod http;
@@ -24,4 +25,6 @@ mod tarsort;
 #[cfg(feature = "tarshow")]
 mod tarshow;
 mod tarsplit;
+mod tarvideo;
+mod tarvideo_recipes;
 mod urlcat;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tarpipe::sample::Member;
 use url::Url;
 
 use super::body::Limits;
@@ -11,9 +12,11 @@ use super::budget::{Budget, Held};
 use super::failure::{Code, Failure};
 use super::hash::Hash;
 use super::kind;
+use super::promise;
 use super::request::{Client, Trace};
 use super::row::Row;
 use super::via::Via;
+use super::ytdlp::Fetched;
 
 /// A row on its way: what has been fetched of it and what it took.
 pub struct Job {
@@ -34,6 +37,8 @@ pub struct Job {
 /// A file that was fetched.
 pub struct File {
     pub data: Vec<u8>,
+    /// What came with it, by field.
+    pub extras: Vec<Member>,
     pub extension: String,
     pub mime: String,
     pub hash: String,
@@ -113,7 +118,7 @@ impl Attempts {
         let before = job.held.bytes();
         let result = self.fetch(job).await;
         job.spent += began.elapsed();
-        match result.and_then(|data| self.examine(data, job)) {
+        match result.and_then(|fetched| self.examine(fetched, job)) {
             Ok(file) => {
                 job.files.push(file);
                 Ok(())
@@ -125,23 +130,23 @@ impl Attempts {
         }
     }
 
-    async fn fetch(&self, job: &mut Job) -> Result<Vec<u8>, Failure> {
+    async fn fetch(&self, job: &mut Job) -> Result<Fetched, Failure> {
         let url =
             Url::parse(job.row.url(job.at).trim()).map_err(|err| Failure::lasting(Code::BadUrl, err.to_string()))?;
         if url.scheme() == "file" {
             let data = self.read_file(&url).await?;
             job.held.take(data.len() as u64).await;
-            return Ok(data);
+            return Ok(data.into());
         }
         match &self.via {
             Some(via) => {
                 self.client.check_host(&url).await?;
                 job.trace.final_url = Some(url.to_string());
-                let data = via.get(url.as_str(), &self.limits).await?;
-                job.held.take(data.len() as u64).await;
-                Ok(data)
+                let fetched = via.get(url.as_str(), &job.row.columns, &self.limits).await?;
+                job.held.take(fetched.data.len() as u64).await;
+                Ok(fetched)
             }
-            None => self.client.get(&url, &mut job.held, &mut job.trace).await,
+            None => self.client.get(&url, &mut job.held, &mut job.trace).await.map(Fetched::from),
         }
     }
 
@@ -154,7 +159,9 @@ impl Attempts {
         Ok(data)
     }
 
-    fn examine(&self, data: Vec<u8>, job: &Job) -> Result<File, Failure> {
+    fn examine(&self, fetched: Fetched, job: &Job) -> Result<File, Failure> {
+        let Fetched { data, extras } = fetched;
+        promise::check(self.extension.as_deref(), job.url(), &data, job.trace.mime.as_deref())?;
         let hash = self.hash.of(&data);
         if let Some(column) = &self.verify {
             let expected = job.row.columns.get(column).and_then(|value| value.as_str()).unwrap_or_default();
@@ -168,7 +175,7 @@ impl Attempts {
         let claimed = job.trace.mime.as_deref();
         let extension = self.extension.clone().unwrap_or_else(|| kind::extension(&data, claimed));
         let mime = kind::mime(&data, claimed);
-        Ok(File { data, extension, mime, hash, trace: job.trace.clone() })
+        Ok(File { data, extras, extension, mime, hash, trace: job.trace.clone() })
     }
 }
 

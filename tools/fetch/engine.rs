@@ -78,7 +78,7 @@ fn attempts(args: &Args, folder: Option<&TempDir>) -> Result<Attempts> {
     let connector = Connector::new(resolver, args.insecure, Arc::clone(&proxies), args.connect_timeout, connections);
     let client = Client::new(args.request_options(rules, proxies), connector)?;
     let via = match (&args.via, folder) {
-        (Some(command), Some(folder)) => Some(Via::parse(command, folder.path(), args.timeout)?),
+        (Some(command), Some(folder)) => Some(Via::parse(command, &args.recipe, folder.path(), args.timeout)?),
         _ => None,
     };
     Ok(Attempts {

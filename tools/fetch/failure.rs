@@ -28,6 +28,8 @@ pub enum Code {
     Interrupted,
     /// The server does not speak HTTP, or sends an encoding nobody asked for.
     Protocol,
+    /// A site takes us for a robot, or does not serve our address or country.
+    Blocked,
     /// The program of `--via` failed.
     Command,
     /// A file named with `file:` cannot be read.
@@ -64,6 +66,7 @@ impl Code {
             Code::Truncated => "truncated",
             Code::Interrupted => "interrupted",
             Code::Protocol => "protocol",
+            Code::Blocked => "blocked",
             Code::Command => "command",
             Code::File => "file",
             Code::BadRow => "bad_row",
@@ -73,7 +76,8 @@ impl Code {
 
     /// Whether the host itself, not one of its files, seems to be the trouble.
     pub fn blames_host(self) -> bool {
-        matches!(self, Code::Dns | Code::Connect | Code::Tls | Code::Timeout | Code::Stalled | Code::Http429)
+        let is_refused = matches!(self, Code::Http429 | Code::Blocked);
+        is_refused || matches!(self, Code::Dns | Code::Connect | Code::Tls | Code::Timeout | Code::Stalled)
     }
 }
 

@@ -21,6 +21,7 @@ use super::optout::{self, OptOut};
 use super::request::Options;
 use super::retry::Retry;
 use super::schedule::Plan;
+use super::ytdlp::Recipe;
 
 /// Download the URLs of a table into samples, and report what failed
 ///
@@ -31,7 +32,7 @@ use super::schedule::Plan;
 ///
 /// dns, connect, tls, timeout, stalled, http_3xx, http_4xx, http_429, http_5xx, too_large, too_small,
 /// empty, mime, robots, opt_out, blocked_address, bad_url, redirect_loop, hash_mismatch, truncated,
-/// interrupted, protocol (not HTTP), command (--via), file (file: URLs), bad_row, bad_key.
+/// interrupted, protocol (not HTTP), command and blocked (--via), file (file: URLs), bad_row, bad_key.
 ///
 /// Samples come in the order of the rows. Addresses inside (private, loopback, link-local, metadata
 /// services) are refused, also after redirects and name lookups. Opt-outs in headers are honoured.
@@ -178,13 +179,19 @@ pub struct Args {
     #[arg(long, value_name = "COLUMN")]
     pub verify: Option<String>,
 
-    /// Fetch each URL with COMMAND instead, such as 'yt-dlp {url} -o {out}'
+    /// Fetch each URL with COMMAND instead, such as 'reader {url} {out}'; yt-dlp alone needs no places
     ///
     /// No shell is started. {out} is a file to write; without it the output is read. --timeout,
     /// --max-bytes, --retries and -j hold as for requests. The program connects on its own: addresses
     /// are checked before it starts, and it may find others.
+    ///
+    /// yt-dlp, with flags of its own such as --cookies and --proxy, fetches the video, KEY.info.json and
+    /// the subtitles. What a site refuses to a robot fails as blocked.
     #[arg(long, value_name = "COMMAND")]
     pub via: Option<String>,
+
+    #[command(flatten)]
+    pub recipe: Recipe,
 
     /// Give every file this extension instead of the one its bytes call for
     #[arg(long, value_name = "EXT", value_parser = extension)]
@@ -224,8 +231,11 @@ const EXAMPLES: &str = "Examples:
   # Gently, and as robots.txt asks
   fetch urls.txt --per-host 2 --host-rate 1 --robots obey -o out.tar
 
+  # Videos with yt-dlp, small ones, with subtitles
+  fetch videos.txt -j 4 --timeout 10m --max-bytes 2G --via yt-dlp --height 360 --subtitles en -o videos.tar
+
   # With another program
-  fetch videos.txt -j 4 --timeout 10m --max-bytes 2G --via 'yt-dlp -q {url} -o {out}' -o videos.tar";
+  fetch shots.txt -j 4 --timeout 10m --via 'python3 read_shot.py {url} {out}' --ext npz -o shots.tar";
 
 /// What is done about robots.txt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -39,7 +39,7 @@ pub fn accepts(pattern: &str, mime: &str) -> bool {
 }
 
 /// Types without a signature in their bytes.
-const KNOWN: [(&str, &str); 17] = [
+const KNOWN: [(&str, &str); 20] = [
     ("text/plain", "txt"),
     ("text/html", "html"),
     ("text/csv", "csv"),
@@ -57,6 +57,9 @@ const KNOWN: [(&str, &str); 17] = [
     ("image/x-portable-graymap", "pgm"),
     ("image/x-portable-anymap", "pnm"),
     ("application/x-tar", "tar"),
+    ("audio/aac", "aac"),
+    ("audio/mpeg", "mp3"),
+    ("video/mp2t", "ts"),
 ];
 
 fn bare(content_type: &str) -> &str {

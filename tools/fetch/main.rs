@@ -17,6 +17,7 @@ mod hosts;
 mod kind;
 mod optout;
 mod output;
+mod promise;
 mod request;
 mod resolve;
 mod retry;
@@ -28,6 +29,7 @@ mod schedule;
 mod stats;
 mod tls;
 mod via;
+mod ytdlp;
 
 use std::process::ExitCode;
 use std::sync::Arc;

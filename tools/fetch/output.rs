@@ -103,7 +103,9 @@ impl Output {
         let json = self.json(job);
         let mut members = Vec::new();
         for (at, file) in std::mem::take(&mut job.files).into_iter().enumerate() {
+            let number = if job.row.is_list { format!("{at}.") } else { String::new() };
             members.push(Member::new(field(&file, at, job.row.is_list), file.data));
+            members.extend(file.extras.into_iter().map(|extra| Member::new(number.clone() + &extra.field, extra.data)));
         }
         if let Some(caption) = job.row.caption.take() {
             members.push(Member::new("txt", caption.into_bytes()));

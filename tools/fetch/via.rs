@@ -1,12 +1,13 @@
-//! `--via`: any program fetches a row, under the same limits and into the same report.
+//! `--via`: any program fetches a row, under the same limits and into the same report. One has a recipe.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use rustix::process::Signal;
+use serde_json::{Map, Value};
 use tarpipe::signals;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
@@ -14,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::body::Limits;
 use super::failure::{Code, Failure};
+use super::ytdlp::{Fetched, Recipe};
 
 /// How often the size of the output is looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -27,55 +29,109 @@ pub struct Via {
     folder: PathBuf,
     number: AtomicU64,
     timeout: Duration,
+    recipe: Option<Recipe>,
 }
 
 impl Via {
     /// Takes the command apart as a shell would, once: what is in a URL is never read by a shell.
-    pub fn parse(command: &str, folder: &Path, timeout: Duration) -> Result<Self> {
+    pub fn parse(command: &str, recipe: &Recipe, folder: &Path, timeout: Duration) -> Result<Self> {
         let words = shlex::split(command).unwrap_or_default();
         if words.is_empty() {
             bail!("--via: '{command}' is no command");
         }
+        let (folder, number) = (folder.to_owned(), AtomicU64::new(0));
+        if Recipe::is_meant(&words) {
+            Recipe::check(&words[0])?;
+            return Ok(Via { words, folder, number, timeout, recipe: Some(recipe.clone()) });
+        }
+        recipe.refuse()?;
         if !words.iter().any(|word| word.contains("{url}")) {
             bail!("--via: the command has no place {{url}}");
         }
-        Ok(Via { words, folder: folder.to_owned(), number: AtomicU64::new(0), timeout })
+        Ok(Via { words, folder, number, timeout, recipe: None })
     }
 
-    /// Runs the command for one URL. Its output is the file {out}, or stdout when it names none.
-    pub async fn get(&self, url: &str, limits: &Limits) -> Result<Vec<u8>, Failure> {
+    /// Runs the command for one URL of a row with these columns.
+    pub async fn get(&self, url: &str, columns: &Map<String, Value>, limits: &Limits) -> Result<Fetched, Failure> {
         let out = self.folder.join(format!("{}.out", self.number.fetch_add(1, Ordering::Relaxed)));
+        let fetched = match &self.recipe {
+            Some(recipe) => self.follow(recipe, url, columns, &out, limits).await,
+            None => self.run_command(url, &out, limits).await.map(Fetched::from),
+        }?;
+        limits.check_size(fetched.data.len() as u64)?;
+        limits.check_type(&fetched.data, &hyper::HeaderMap::new())?;
+        Ok(fetched)
+    }
+
+    /// By the recipe, into a folder of its own.
+    async fn follow(
+        &self,
+        recipe: &Recipe,
+        url: &str,
+        columns: &Map<String, Value>,
+        folder: &Path,
+        limits: &Limits,
+    ) -> Result<Fetched, Failure> {
+        let broken = |err: std::io::Error| Failure::lasting(Code::Command, err.to_string());
+        let words = recipe.words(url, folder, columns)?;
+        tokio::fs::create_dir(folder).await.map_err(broken)?;
+        let words: Vec<String> = self.words.iter().cloned().chain(words).collect();
+        let fetched = self.run(&words, folder, Judge { output: true, of: Recipe::judge }, limits).await;
+        let collected = fetched.and_then(|_| recipe.collect(folder, limits));
+        _ = tokio::fs::remove_dir_all(folder).await;
+        collected
+    }
+
+    /// By the user's own command. Its output is the file {out}, or stdout when it names none.
+    async fn run_command(&self, url: &str, out: &Path, limits: &Limits) -> Result<Vec<u8>, Failure> {
         let to_file = self.words.iter().any(|word| word.contains("{out}"));
-        let fetched = self.run(url, &out, to_file, limits).await;
+        let place = out.to_string_lossy();
+        let words: Vec<String> =
+            self.words.iter().map(|word| word.replace("{url}", url).replace("{out}", &place)).collect();
+        let fetched = self.run(&words, out, Judge { output: to_file, of: judge }, limits).await;
         let data = match (&fetched, to_file) {
-            (Ok(_), true) => read_file(&out, limits).await,
+            (Ok(_), true) => read_file(out, limits).await,
             _ => Ok(Vec::new()),
         };
         _ = tokio::fs::remove_file(&out).await;
         let stdout = fetched?;
-        let data = if to_file { data? } else { stdout };
-        limits.check_size(data.len() as u64)?;
-        limits.check_type(&data, &hyper::HeaderMap::new())?;
-        Ok(data)
+        if to_file { data } else { Ok(stdout) }
     }
 
-    async fn run(&self, url: &str, out: &Path, to_file: bool, limits: &Limits) -> Result<Vec<u8>, Failure> {
-        let place = out.to_string_lossy();
-        let words: Vec<String> =
-            self.words.iter().map(|word| word.replace("{url}", url).replace("{out}", &place)).collect();
+    async fn run(&self, words: &[String], out: &Path, judge: Judge, limits: &Limits) -> Result<Vec<u8>, Failure> {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stderr(Stdio::piped()).process_group(0);
-        command.stdout(if to_file { Stdio::null() } else { Stdio::piped() });
+        command.stdout(if judge.output { Stdio::null() } else { Stdio::piped() });
         let child = command.spawn().map_err(|err| Failure::lasting(Code::Command, format!("{}: {err}", words[0])))?;
         let group = Group::new(&child);
-        let result = supervise(child, out, self.timeout, limits).await;
+        let result = supervise(child, out, self.timeout, judge, limits).await;
         drop(group);
         result
     }
 }
 
+/// How a command is to be understood.
+#[derive(Clone, Copy)]
+struct Judge {
+    /// Whether it writes to a place it was told, and not to stdout.
+    output: bool,
+    /// What its failure means.
+    of: fn(ExitStatus, &str) -> Failure,
+}
+
+fn judge(status: ExitStatus, complaint: &str) -> Failure {
+    let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
+    Failure::passing(Code::Command, format!("{status}: {}", last.trim()))
+}
+
 /// Reads what the child writes and ends it when it takes too long or makes too much.
-async fn supervise(mut child: Child, out: &Path, limit: Duration, limits: &Limits) -> Result<Vec<u8>, Failure> {
+async fn supervise(
+    mut child: Child,
+    out: &Path,
+    limit: Duration,
+    judge: Judge,
+    limits: &Limits,
+) -> Result<Vec<u8>, Failure> {
     let deadline = Instant::now() + limit;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let reading = async {
@@ -100,7 +156,7 @@ async fn supervise(mut child: Child, out: &Path, limit: Duration, limits: &Limit
     let growing = async {
         loop {
             sleep(LOOK).await;
-            if std::fs::metadata(out).is_ok_and(|found| found.len() > limits.max_bytes) {
+            if size_of(out) > limits.max_bytes {
                 return;
             }
         }
@@ -117,7 +173,7 @@ async fn supervise(mut child: Child, out: &Path, limit: Duration, limits: &Limit
     let status = timeout(left, child.wait()).await.map_err(|_| late(limit))?;
     match status {
         Ok(status) if status.success() => Ok(data),
-        Ok(status) => Err(Failure::passing(Code::Command, format!("{status}: {}", last_line(&complaint)))),
+        Ok(status) => Err((judge.of)(status, &String::from_utf8_lossy(&complaint))),
         Err(err) => Err(Failure::lasting(Code::Command, err.to_string())),
     }
 }
@@ -126,9 +182,12 @@ fn late(limit: Duration) -> Failure {
     Failure::passing(Code::Timeout, format!("the command was not done within {limit:?}"))
 }
 
-fn last_line(complaint: &[u8]) -> String {
-    let text = String::from_utf8_lossy(complaint);
-    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message").trim().to_owned()
+/// Bytes of a file, or of the files in a folder.
+fn size_of(path: &Path) -> u64 {
+    match std::fs::read_dir(path) {
+        Ok(entries) => entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|found| found.len()).sum(),
+        Err(_) => std::fs::metadata(path).map_or(0, |found| found.len()),
+    }
 }
 
 async fn read_file(path: &Path, limits: &Limits) -> Result<Vec<u8>, Failure> {

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
+use tarpipe::child;
+use tarpipe::failure::Failure;
 use tarpipe::sample::Sample;
 
 use crate::command::{self, Finished};
 use crate::directory::{self, Directory};
-use crate::failure::Failure;
 use crate::job::{Attempt, Way};
 use crate::log::Log;
 use crate::pack::{Origin, Packed};
@@ -88,7 +89,7 @@ impl Batch {
 
 impl Way for Batch {
     fn attempt(&mut self, index: u64, samples: &mut [Sample], keep: bool) -> Attempt {
-        command::wait_if_ending();
+        child::wait_if_ending();
         let directory = match self.unpack(index, samples) {
             Ok(directory) => directory,
             Err(failure) => return Attempt::failed(samples.len(), &failure, Log::default()),

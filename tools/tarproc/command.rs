@@ -2,23 +2,18 @@
 //! A single poll waits for its pipes and its end, so that no thread is started for it.
 
 use std::io::{self, PipeReader, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
-use tarpipe::signals;
+use tarpipe::child::{Ready, end, settle, spawn, take, wait_ready, watch};
+use tarpipe::failure::{self, Failure};
 
-use crate::failure::{self, Failure};
 use crate::log::Log;
 
 /// How long what a command started may go on after it: shells do not wait for `>(…)`.
 pub const GRACE: Duration = Duration::from_millis(500);
-/// Between the request to end and the end by force.
-const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// What a command may take.
 #[derive(Clone, Copy, Debug)]
@@ -155,124 +150,6 @@ impl<'a> Pump<'a> {
         if data.is_empty() {
             self.stdin = None;
         }
-    }
-}
-
-/// Starts a command in a process group of its own, which a signal to us ends too.
-pub fn spawn(command: &mut Command) -> io::Result<Child> {
-    let child = command.process_group(0).spawn()?;
-    signals::guard_group(child.id());
-    Ok(child)
-}
-
-/// A descriptor that becomes readable when the child ends.
-pub fn watch(child: &Child) -> io::Result<OwnedFd> {
-    Ok(rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty())?)
-}
-
-/// Which of the things waited for have happened; none of them when the time is over.
-#[derive(Default, PartialEq, Eq)]
-pub struct Ready {
-    /// The process has ended.
-    pub exit: bool,
-    /// There is room to write.
-    pub stdin: bool,
-    /// There is something to read, or the end.
-    pub stdout: bool,
-    /// The same.
-    pub stderr: bool,
-}
-
-/// Waits for the end of a process and for its pipes, those that are given.
-pub fn wait_ready(
-    exit: Option<BorrowedFd<'_>>,
-    stdin: Option<BorrowedFd<'_>>,
-    stdout: Option<BorrowedFd<'_>>,
-    stderr: Option<BorrowedFd<'_>>,
-    until: Option<Instant>,
-) -> Result<Ready, Errno> {
-    let watched = [exit, stdin, stdout, stderr];
-    let flags = |i| if i == 1 { PollFlags::OUT } else { PollFlags::IN };
-    let given = watched.iter().enumerate().filter_map(|(i, fd)| fd.map(|fd| PollFd::from_borrowed_fd(fd, flags(i))));
-    let mut fds: Vec<PollFd<'_>> = given.collect();
-    loop {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
-        match poll(&mut fds, left.as_ref()) {
-            Err(Errno::INTR) => {}
-            Err(err) => return Err(err),
-            Ok(_) => break,
-        }
-    }
-    let mut events = fds.iter().map(|fd| !fd.revents().is_empty());
-    let mut next = |fd: Option<BorrowedFd<'_>>| fd.is_some() && events.next().unwrap_or(false);
-    Ok(Ready { exit: next(exit), stdin: next(stdin), stdout: next(stdout), stderr: next(stderr) })
-}
-
-/// Reads once and hands the bytes on; at the end of the pipe, closes it.
-pub fn take<P: AsFd>(pipe: &mut Option<P>, mut give: impl FnMut(&[u8])) -> Result<usize, Failure> {
-    let Some(open) = pipe else { return Ok(0) };
-    let mut buf = [0; 16 * 1024];
-    let n = rustix::io::retry_on_intr(|| rustix::io::read(&*open, &mut buf))
-        .map_err(|err| Failure::system("read from the command", err))?;
-    if n == 0 {
-        *pipe = None;
-    } else {
-        give(&buf[..n]);
-    }
-    Ok(n)
-}
-
-/// Waits for the end of a child, which is brought about if need be.
-pub fn end(child: &mut Child, exit: BorrowedFd<'_>, by_force: bool) -> io::Result<ExitStatus> {
-    if by_force {
-        signals::end_group(child.id(), Signal::TERM);
-        _ = wait_ready(Some(exit), None, None, None, Some(Instant::now() + LAST_WORDS));
-        signals::end_group(child.id(), Signal::KILL);
-    }
-    child.wait()
-}
-
-/// Takes in what commands leave behind, so that [`settle`] sees its end. Without this a process
-/// that has ended stays in its group until another one takes notice, which in a container may be
-/// never.
-pub fn adopt_orphans() {
-    _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-}
-
-/// Lets what an ended command left behind in its group end within `grace`, and then ends it; true
-/// when that was needed.
-pub fn settle(leader: u32, grace: Duration) -> bool {
-    let until = Instant::now() + grace;
-    let mut left = has_members(leader);
-    while left && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(5));
-        left = has_members(leader);
-    }
-    if left {
-        signals::end_group(leader, Signal::KILL);
-    }
-    signals::release_group(leader);
-    wait_if_ending();
-    left
-}
-
-/// Whether a process group has members. The kernel does not give its number out before it has none.
-fn has_members(leader: u32) -> bool {
-    let Some(group) = Pid::from_raw(leader as i32) else { return false };
-    let is_there = || rustix::process::test_kill_process_group(group).is_ok();
-    if !is_there() {
-        return false;
-    }
-    while let Ok(Some(_)) = rustix::process::waitpgid(group, WaitOptions::NOHANG) {}
-    is_there()
-}
-
-/// When the process is on its way out, a thread that works on samples goes no further.
-pub fn wait_if_ending() {
-    signals::yield_to_signal();
-    while signals::is_ending() {
-        std::thread::park();
     }
 }
 

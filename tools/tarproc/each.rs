@@ -5,10 +5,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use tarpipe::child;
+use tarpipe::failure::Failure;
 use tarpipe::sample::{Member, Sample};
 
 use crate::command;
-use crate::failure::Failure;
 use crate::interpreter::Interpreter;
 use crate::job::{Attempt, Way};
 use crate::log::Log;
@@ -82,7 +83,7 @@ fn emptied(sample: &Sample) -> Sample {
 
 impl Way for Each {
     fn attempt(&mut self, index: u64, samples: &mut [Sample], keep: bool) -> Attempt {
-        command::wait_if_ending();
+        child::wait_if_ending();
         match self.filter(index, &mut samples[0], keep) {
             Ok((packed, log)) => Attempt { results: vec![Ok(packed)], stdout: Vec::new(), log },
             Err((failure, log)) => Attempt::failed(1, &failure, log),

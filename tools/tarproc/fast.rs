@@ -13,12 +13,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tarpipe::child::{self, end, settle, wait_ready, watch};
+use tarpipe::failure::{self, Failure};
 use tarpipe::sample::Sample;
 use tarpipe::signals;
 
-use crate::command::{self, Finished, GRACE, Limits, Stdout, end, settle, wait_ready, watch};
+use crate::command::{Finished, GRACE, Limits, Stdout};
 use crate::directory::Directory;
-use crate::failure::{self, Failure};
 use crate::log::Log;
 use crate::shell::Settings;
 
@@ -97,7 +98,7 @@ impl Live {
         let source = settings.interpreter.source().map_err(io::Error::other)?;
         let mut command = Command::new("bash");
         command.args(["-c", DRIVER, "bash", &source]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command::spawn(&mut command)?;
+        let mut child = child::spawn(&mut command)?;
         let exit = watch(&child)?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(stdin), Some(stdout)) => Ok(Live { child, exit, stdin, stdout }),

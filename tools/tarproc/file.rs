@@ -4,10 +4,10 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use tarpipe::failure::Failure;
 use tarpipe::name;
 
 use crate::directory::Entry;
-use crate::failure::Failure;
 
 /// A key is a path; a `__key__` larger than this is none.
 const MAX_KEY: u64 = 4096;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use tarpipe::failure::Failure;
 use tarpipe::sample::Sample;
 
 use crate::budget::Held;
-use crate::failure::Failure;
 use crate::log::Log;
 use crate::pack::Packed;
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tarpipe::archive::BLOCK;
+use tarpipe::child::{end, settle, spawn, take, wait_ready, watch};
+use tarpipe::failure::{self, Failure};
 
-use crate::command::{end, settle, spawn, take, wait_ready, watch};
-use crate::failure::{self, Failure};
 use crate::log::Log;
 
 /// How long a worker may take to end after its last sample.

@@ -6,7 +6,6 @@ mod budget;
 mod command;
 mod directory;
 mod each;
-mod failure;
 mod fast;
 mod file;
 mod input;
@@ -16,7 +15,6 @@ mod link;
 mod log;
 mod outlet;
 mod pack;
-mod scratch;
 mod shell;
 mod worker;
 
@@ -27,10 +25,12 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Parser;
+use tarpipe::child;
 use tarpipe::cli::{self, Held, Input, Outcome, Packing, Parallel, Samples, SharedTally, Talk, Usage};
 use tarpipe::pool;
 use tarpipe::report::MaxFailures;
 use tarpipe::sample::Sample;
+use tarpipe::scratch::Scratch;
 use tarpipe::shard::Shard;
 use tarpipe::signals;
 use tarpipe::sink::{Options, Sink};
@@ -44,7 +44,6 @@ use input::{Choice, Jobs, Mode, Pieces};
 use interpreter::Interpreter;
 use job::Way;
 use outlet::{OnError, Outlet};
-use scratch::Scratch;
 use shell::{Settings, Shell};
 use worker::Worker;
 
@@ -204,7 +203,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> Result<Outcome> {
-    command::adopt_orphans();
+    child::adopt_orphans();
     let settings = Arc::new(settings(&args)?);
     let tally = SharedTally::default();
     let mut outlet = outlet(&args)?;

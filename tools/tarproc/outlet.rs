@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use tarpipe::failure::Failure;
 use tarpipe::messages;
 use tarpipe::progress;
 use tarpipe::report::Tally;
@@ -11,7 +12,6 @@ use tarpipe::sample::{Member, Sample};
 use tarpipe::shard::Shard;
 use tarpipe::sink::Sink;
 
-use crate::failure::Failure;
 use crate::job::{Answer, Attempt};
 use crate::log::Log;
 use crate::pack::Packed;

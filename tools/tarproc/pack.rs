@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::fs::FileType;
+use tarpipe::failure::Failure;
 use tarpipe::name;
 use tarpipe::sample::{Member, Sample};
 
 use crate::directory::{self, Entry};
-use crate::failure::Failure;
 use crate::file::{Room, read, read_key};
 
 /// How directories become samples.

@@ -3,17 +3,18 @@
 use std::process::Command;
 use std::sync::Arc;
 
+use tarpipe::child;
+use tarpipe::failure::Failure;
 use tarpipe::sample::Sample;
+use tarpipe::scratch::Scratch;
 
 use crate::command::{self, Finished, Limits, Stdout};
 use crate::directory::{self, Directory};
-use crate::failure::Failure;
 use crate::fast::FastShell;
 use crate::interpreter::Interpreter;
 use crate::job::{Attempt, Way};
 use crate::log::Log;
 use crate::pack::{Origin, Packed, Packing};
-use crate::scratch::Scratch;
 
 /// What all directories of a run have in common.
 pub struct Settings {
@@ -99,7 +100,7 @@ impl Shell {
 
 impl Way for Shell {
     fn attempt(&mut self, index: u64, samples: &mut [Sample], keep: bool) -> Attempt {
-        command::wait_if_ending();
+        child::wait_if_ending();
         let sample = &mut samples[0];
         let directory = match self.unpack(index, sample) {
             Ok(directory) => directory,

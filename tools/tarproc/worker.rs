@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tarpipe::archive::{Kind, Reader, Writer};
+use tarpipe::child;
+use tarpipe::failure::Failure;
 use tarpipe::name;
 use tarpipe::sample::{Member, Sample};
 
-use crate::command;
-use crate::failure::Failure;
 use crate::job::{Attempt, Way};
 use crate::link::{Link, Output};
 use crate::log::Log;
@@ -62,7 +62,7 @@ impl Worker {
 
 impl Way for Worker {
     fn attempt(&mut self, _index: u64, samples: &mut [Sample], keep: bool) -> Attempt {
-        command::wait_if_ending();
+        child::wait_if_ending();
         let result = self.exchange(&mut samples[0], keep);
         if result.as_ref().is_err_and(|failure| failure.code != "worker_error") {
             // Where it stands in its answer is not known: it begins anew.

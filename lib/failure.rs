@@ -3,8 +3,8 @@
 use std::fmt;
 use std::process::ExitStatus;
 
+use crate::process;
 use rustix::io::Errno;
-use tarpipe::process;
 
 /// A stable reason code and the reason in words.
 #[derive(Clone, Debug)]
@@ -37,6 +37,11 @@ impl Failure {
             Some(errno) => Failure::system(doing, errno),
             None => Failure::new("system", format!("cannot {doing}: {err}")),
         }
+    }
+
+    /// The reason in words.
+    pub fn what(&self) -> &str {
+        &self.what
     }
 
     /// Whether the command itself said that it failed, which `--on-error ignore` passes over.

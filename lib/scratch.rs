@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::process::Pid;
-use tarpipe::messages;
-use tarpipe::signals;
-use tarpipe::sink::host;
 
-const PREFIX: &str = "tarproc-";
+use crate::messages;
+use crate::signals;
+use crate::sink::host;
+
 const SHARED_MEMORY: &str = "/dev/shm";
 /// The type that statfs gives for a tmpfs.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -74,7 +74,7 @@ fn create_in(place: &Path, keep: bool) -> Result<PathBuf> {
     let kind = if keep { "kept-" } else { "" };
     let mut number = 0;
     loop {
-        let path = place.join(format!("{PREFIX}{kind}{}-{}-{number}", host(), std::process::id()));
+        let path = place.join(format!("{}-{kind}{}-{}-{number}", messages::tool(), host(), std::process::id()));
         match fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return Ok(path),
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => number += 1,
@@ -122,7 +122,7 @@ fn is_writable(path: &str) -> bool {
 
 /// Removes the directories of runs on this host that were killed.
 fn remove_garbage(place: &Path) {
-    let prefix = format!("{PREFIX}{}-", host());
+    let prefix = format!("{}-{}-", messages::tool(), host());
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let rest = name.to_str().and_then(|name| name.strip_prefix(&prefix));

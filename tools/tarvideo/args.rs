@@ -1,0 +1,281 @@
+//! The flags, and what they mean together.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use tarpipe::cli::{Held, Input, Output, Parallel, Talk, Usage};
+use tarpipe::report::MaxFailures;
+
+use super::choices::{Audio, Codec, Frames, Image, MaxLength, NoMedia, Precision, Rate, Size, side};
+use super::clips::{Clips, Source};
+use super::job::Wanted;
+use super::outputs::{Geometry, Pictures, Sound, Video};
+use super::time;
+
+/// Clip, scale, re-time, probe and take apart the video and sound of samples with ffmpeg
+///
+/// Takes the first video or sound of every sample (by the extension of its field), does all that is asked
+/// in one run of ffmpeg, in memory, and puts the results into the sample: the new video in the place
+/// of the old one, sound as KEY.mp3, images as KEY.00000.jpg, KEY.00001.jpg …, facts in KEY.json. Other fields
+/// pass untouched. Geometry acts in the order scale, crop, pad, and holds for images too.
+///
+/// With --clip or --max-length a sample becomes samples KEY_00000, KEY_00001 …, each with all fields of the
+/// old one and its place under clip in the json.
+///
+/// ffmpeg 5.1 or newer and ffprobe must be on the PATH. They see the one file, no playlists and no
+/// network. The bytes that come out are the same for any -p, and for the same --threads and ffmpeg.
+///
+/// Codes of what is left out: no_media, no_video, decode, truncated, unsupported, timeout, too_large,
+/// too_short, bad_clip, no_clip, bad_json, crashed, disk_full, system.
+#[derive(Parser)]
+#[command(name = "tarvideo", version, after_long_help = EXAMPLES)]
+pub struct Args {
+    /// Cut clips: the spans in FIELD, or in the sample's json at PATH
+    ///
+    /// Spans are in seconds or H:M:S.f: JSON such as [[1.5, 4], ["0:01:00", "0:01:08"]] or
+    /// [{"start": 1.5, "end": 4}], or lines of start and end. Subtitles (vtt, srt) are clips with their text
+    /// as txt. --cuts --clip json.cuts makes a clip of each scene.
+    #[arg(long, value_name = "FIELD|json.PATH")]
+    clip: Option<Source>,
+
+    /// How exact clips are
+    ///
+    /// copy and keyframe encode nothing anew: copy begins at the keyframe before the span, keyframe begins and
+    /// ends at the keyframes within it. exact encodes anew and is right to the frame.
+    #[arg(long, value_name = "copy|keyframe|exact", default_value = "exact")]
+    precision: Precision,
+
+    /// Leave out clips shorter than TIME
+    #[arg(long, value_name = "TIME", value_parser = time::length)]
+    min_length: Option<f64>,
+
+    /// Cut clips longer than TIME into several (all), or keep their beginning (first)
+    ///
+    /// Without --clip the whole video is cut.
+    #[arg(long, value_name = "TIME[:all|first]")]
+    max_length: Option<MaxLength>,
+
+    /// Scale the short side to N pixels
+    #[arg(long, value_name = "N", value_parser = side)]
+    scale: Option<u32>,
+
+    /// Cut the middle out; what is smaller stays
+    #[arg(long, value_name = "N|WxH")]
+    crop: Option<Size>,
+
+    /// Add black around; what is larger stays
+    #[arg(long, value_name = "N|WxH")]
+    pad: Option<Size>,
+
+    /// Give the video N frames a second, such as 10 or 30000/1001
+    #[arg(long, value_name = "N")]
+    fps: Option<Rate>,
+
+    /// Encode video so [default: h264 where it has to be encoded]
+    ///
+    /// vp9 goes into webm with Opus, the others into mp4 with AAC.
+    #[arg(long, value_name = "h264|hevc|vp9|av1")]
+    codec: Option<Codec>,
+
+    /// Quality of the encoder, lower is better [default: the encoder's own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=63))]
+    crf: Option<u8>,
+
+    /// Speed of the encoder, such as veryfast (h264, hevc) or 8 (av1) [default: the encoder's own]
+    #[arg(long, value_name = "NAME", value_parser = preset)]
+    preset: Option<String>,
+
+    /// Leave the video itself out: images, sound and facts are all that is wanted
+    #[arg(long)]
+    no_video: bool,
+
+    /// Write frames as images: all (fps), N a second, the keyframes or the first
+    #[arg(long, value_name = "fps|N|keyframe|first")]
+    frames: Option<Frames>,
+
+    /// Write an image that stands for the video, as KEY.thumbnail.jpg
+    ///
+    /// The most typical of one frame a second within the first 100 s.
+    #[arg(long)]
+    thumbnail: bool,
+
+    /// Write images so
+    #[arg(long, value_name = "jpg|png", default_value = "jpg")]
+    image: Image,
+
+    /// Write the sound as a field of its own; a video without sound stays without
+    #[arg(long, value_name = "mp3|flac|wav")]
+    audio: Option<Audio>,
+
+    /// Samples of sound a second, such as 16000 [default: as they are]
+    #[arg(long, value_name = "HZ", requires = "audio", value_parser = clap::value_parser!(u32).range(4000..=192_000))]
+    rate: Option<u32>,
+
+    /// Channels of sound [default: as they are]
+    #[arg(long, value_name = "N", requires = "audio", value_parser = clap::value_parser!(u8).range(1..=8))]
+    channels: Option<u8>,
+
+    /// Write what ffprobe says of the media as it came in into the json, under probe
+    #[arg(long)]
+    probe: bool,
+
+    /// Write the scenes into the json, under cuts: spans between changes of more than X of 1 [X: 0.3]
+    #[arg(long, value_name = "X", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "0.3", value_parser = share)]
+    cuts: Option<f64>,
+
+    /// Keep what can be decoded of media that ends early, or of which more than 2 % cannot be decoded
+    #[arg(long)]
+    allow_damaged: bool,
+
+    /// Fields that are media, by extension
+    #[arg(
+        long,
+        value_name = "FIELDS",
+        default_value = "mp4 webm mkv mov avi m4v mpg mpeg ts flv wmv ogv 3gp gif mp3 flac wav ogg opus m4a aac"
+    )]
+    fields: String,
+
+    /// What to do with a sample without media
+    #[arg(long, value_name = "fail|pass", default_value = "fail")]
+    no_media: NoMedia,
+
+    /// Give each ffmpeg N threads; -p runs so many ffmpegs
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+
+    /// Give a sample up after SECONDS
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    timeout: Duration,
+
+    /// Exit with status 3 when more samples fail than N or P%; otherwise when all do
+    #[arg(long, value_name = "N|P%")]
+    pub max_failures: Option<MaxFailures>,
+
+    /// Report every sample to FILE: .jsonl, .csv or .parquet, by its suffix
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<String>,
+
+    /// Let ffmpeg write to DIR; otherwise to a tmpfs with room, or to TMPDIR
+    #[arg(long, value_name = "DIR")]
+    pub tmpdir: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub held: Held,
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    pub output: Output,
+    #[command(flatten)]
+    pub parallel: Parallel,
+    #[command(flatten)]
+    pub talk: Talk,
+}
+
+const EXAMPLES: &str = "Examples:
+  # Small, at ten frames a second, with sound for a speech model and what ffprobe says
+  tarvideo --scale 360 --fps 10 --audio flac --rate 16000 --channels 1 --probe raw.tar -o small.tar
+
+  # Clips of 2 to 10 seconds at the spans that the json lists, right to the frame
+  tarvideo --clip json.segments --min-length 2 --max-length 10 raw.tar -o clips.tar
+
+  # A clip for each subtitle, and one for each scene
+  tarvideo --clip vtt raw.tar -o said.tar
+  tarvideo --cuts --clip json.cuts --precision keyframe raw.tar -o scenes.tar
+
+  # Two square pictures a second, and no video
+  tarvideo --scale 256 --crop 256 --frames 2 --no-video raw.tar -o pictures.tar";
+
+impl Args {
+    /// What is done with every sample, once the flags agree with each other.
+    pub fn wanted(&self) -> Result<Wanted> {
+        let cutting = self.clip.is_some() || self.max_length.is_some();
+        self.check(cutting)?;
+        let exact = self.precision == Precision::Exact;
+        let encode = self.changes_video() || (cutting && exact);
+        let fields: Vec<String> = self.fields.split_whitespace().map(str::to_ascii_lowercase).collect();
+        Ok(Wanted {
+            clips: cutting.then(|| Clips {
+                source: self.clip.clone(),
+                min_length: self.min_length,
+                max_length: self.max_length,
+                keyframes: self.precision == Precision::Keyframe,
+            }),
+            video: Video {
+                encode: encode && !self.no_video,
+                copy: cutting && !encode && !self.no_video,
+                drop: self.no_video,
+                codec: self.codec.unwrap_or(Codec::H264),
+                crf: self.crf,
+                preset: self.preset.clone(),
+            },
+            geometry: Geometry { scale: self.scale, crop: self.crop, pad: self.pad },
+            fps: self.fps.clone(),
+            pictures: Pictures { frames: self.frames.clone(), thumbnail: self.thumbnail, format: self.image },
+            sound: self.audio.map(|format| Sound { format, rate: self.rate, channels: self.channels }),
+            probe: self.probe,
+            cuts: self.cuts,
+            strict: !self.allow_damaged,
+            threads: self.threads,
+            fields,
+            pass_others: self.no_media == NoMedia::Pass,
+            timeout: self.timeout,
+            max_bytes: self.held.max_sample,
+        })
+    }
+
+    fn check(&self, cutting: bool) -> Result<()> {
+        let makes_images = self.frames.is_some() || self.thumbnail;
+        if !(cutting
+            || self.changes_video()
+            || makes_images
+            || self.audio.is_some()
+            || self.probe
+            || self.cuts.is_some())
+        {
+            bail!(Usage("nothing to do: give --clip, --scale, --fps, --frames, --audio, --probe or the like".into()));
+        }
+        if self.precision != Precision::Exact && !cutting {
+            bail!(Usage("--precision is for clips: give --clip or --max-length".into()));
+        }
+        if self.precision != Precision::Exact && self.changes_video() && !self.no_video {
+            bail!(Usage(
+                "--scale, --crop, --pad, --fps and --codec encode anew: leave out --precision, or them".into()
+            ));
+        }
+        if self.min_length.is_some() && !cutting {
+            bail!(Usage("--min-length is for clips: give --clip or --max-length".into()));
+        }
+        if (self.crf.is_some() || self.preset.is_some()) && (self.no_video || !(self.changes_video() || cutting)) {
+            bail!(Usage("--crf and --preset are for video that is encoded: give --codec".into()));
+        }
+        if self.no_video && self.codec.is_some() {
+            bail!(Usage("--no-video leaves nothing to encode: leave out --codec".into()));
+        }
+        if self.preset.is_some() && self.codec == Some(Codec::Vp9) {
+            bail!(Usage("--preset is for h264, hevc and av1".into()));
+        }
+        Ok(())
+    }
+
+    fn changes_video(&self) -> bool {
+        let geometry = self.scale.is_some() || self.crop.is_some() || self.pad.is_some();
+        geometry || self.fps.is_some() || self.codec.is_some()
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    time::length(text).map(Duration::from_secs_f64)
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "not a number from 0 to 1".into())
+}
+
+fn preset(text: &str) -> Result<String, String> {
+    let is_plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
+    if is_plain { Ok(text.to_owned()) } else { Err("not a preset (write veryfast)".into()) }
+}

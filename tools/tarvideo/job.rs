@@ -1,0 +1,151 @@
+//! One sample on its way: its media found, looked at, and given to ffmpeg.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value};
+use tarpipe::failure::Failure;
+use tarpipe::sample::Sample;
+use tarpipe::scratch::{Scratch, remove_tree};
+
+use super::choices::Rate;
+use super::clips::Clips;
+use super::ffmpeg::{self, Limits};
+use super::media::Media;
+use super::outputs::{Geometry, Main, Pictures, Sound, Video};
+use super::probe;
+use super::task::Task;
+
+/// All that is asked.
+pub struct Wanted {
+    pub clips: Option<Clips>,
+    pub video: Video,
+    pub geometry: Geometry,
+    pub fps: Option<Rate>,
+    pub pictures: Pictures,
+    pub sound: Option<Sound>,
+    pub probe: bool,
+    /// The change that makes a scene.
+    pub cuts: Option<f64>,
+    /// Whether damage in the media is a failure.
+    pub strict: bool,
+    /// Of each ffmpeg.
+    pub threads: u16,
+    /// Extensions that are media.
+    pub fields: Vec<String>,
+    /// Whether samples without media pass.
+    pub pass_others: bool,
+    pub timeout: Duration,
+    pub max_bytes: u64,
+}
+
+/// A sample that was made, or was not.
+pub struct Item {
+    pub key: String,
+    pub source: Arc<str>,
+    pub result: Result<Sample, Failure>,
+}
+
+/// Does what is wanted, for any number of threads.
+pub struct Work {
+    wanted: Wanted,
+    scratch: Arc<Scratch>,
+    number: AtomicU64,
+}
+
+impl Work {
+    pub fn new(wanted: Wanted, scratch: Arc<Scratch>) -> Self {
+        Work { wanted, scratch, number: AtomicU64::new(0) }
+    }
+
+    /// What becomes of a sample: itself, its clips, or a failure.
+    pub fn process(&self, sample: Sample) -> Vec<Item> {
+        let (key, source) = (sample.key.clone(), Arc::clone(&sample.source));
+        let Some(at) = sample.members.iter().position(|member| self.extension(&member.field).is_some()) else {
+            let failure = || Failure::new("no_media", "no field with video or sound");
+            let result = if self.wanted.pass_others { Ok(sample) } else { Err(failure()) };
+            return vec![Item { key, source, result }];
+        };
+        let processed = self.directory().and_then(|directory| {
+            let processed = self.process_in(&directory, sample, at);
+            remove_tree(&directory);
+            processed
+        });
+        processed.unwrap_or_else(|failure| vec![Item { key, source, result: Err(failure) }])
+    }
+
+    /// The extension of a field that is media, as the list of fields has it.
+    fn extension(&self, field: &str) -> Option<&str> {
+        let extension = field.rsplit('.').next().unwrap_or(field);
+        self.wanted.fields.iter().find(|known| known.eq_ignore_ascii_case(extension)).map(String::as_str)
+    }
+
+    fn directory(&self) -> Result<PathBuf, Failure> {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let path = self.scratch.path().join(format!("{number:09}"));
+        std::fs::create_dir(&path).map_err(|err| Failure::io("make a directory", &err))?;
+        Ok(path)
+    }
+
+    fn process_in(&self, directory: &Path, mut sample: Sample, at: usize) -> Result<Vec<Item>, Failure> {
+        let limits = Limits {
+            timeout: self.wanted.timeout,
+            deadline: Instant::now() + self.wanted.timeout,
+            max_bytes: self.wanted.max_bytes,
+        };
+        let file = ffmpeg::in_memory(&sample.members[at].data)?;
+        let media = probe::media(&file, directory, limits)?;
+        let extension = self.extension(&sample.members[at].field).unwrap_or_default();
+        let main = self.main(&media)?;
+        if main != Main::Keep {
+            sample.members[at].data = Vec::new(); // it is in the file
+        }
+        let facts = self.facts(&sample, &media)?;
+        let task = Task { wanted: &self.wanted, directory, file, media, main, extension, at, limits };
+        match &self.wanted.clips {
+            None => task.whole(sample, facts),
+            Some(clips) => task.clips(sample, facts, clips),
+        }
+    }
+
+    fn main(&self, media: &Media) -> Result<Main, Failure> {
+        let Wanted { video, pictures, .. } = &self.wanted;
+        if media.video.is_some() {
+            return Ok(match video {
+                Video { encode: true, .. } => Main::Encode,
+                Video { copy: true, .. } => Main::Copy,
+                Video { drop: true, .. } => Main::Drop,
+                _ => Main::Keep,
+            });
+        }
+        let needs_video = self.wanted.geometry.is_asked() || self.wanted.fps.is_some() || self.wanted.cuts.is_some();
+        if needs_video || pictures.frames.is_some() || pictures.thumbnail {
+            return Err(Failure::new("no_video", "there is sound in it, and no video"));
+        }
+        Ok(match video {
+            _ if self.wanted.sound.is_some() || video.drop => Main::Drop,
+            Video { encode: true, .. } if self.wanted.clips.is_some() => Main::Sound,
+            Video { copy: true, .. } => Main::Copy,
+            _ => Main::Keep,
+        })
+    }
+
+    /// What the sample's json says, and the probe. It is read only where it will be needed.
+    fn facts(&self, sample: &Sample, media: &Media) -> Result<Option<Map<String, Value>>, Failure> {
+        let Wanted { probe, cuts, clips, .. } = &self.wanted;
+        if !(*probe || cuts.is_some() || clips.is_some()) {
+            return Ok(None);
+        }
+        let mut facts: Map<String, Value> = match sample.get("json") {
+            Some(member) => serde_json::from_slice(&member.data)
+                .map_err(|err| Failure::new("bad_json", format!("the sample's json is no object: {err}")))?,
+            None => Map::new(),
+        };
+        if *probe {
+            facts.insert("probe".into(), media.facts.clone());
+        }
+        Ok(Some(facts))
+    }
+}
