@@ -18,6 +18,7 @@ pub mod archive;
 pub mod cli;
 pub mod compression;
 pub mod digest;
+pub mod duration;
 pub mod expression;
 pub mod index;
 #[cfg(feature = "tables")]

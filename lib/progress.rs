@@ -18,6 +18,8 @@ static FAILED: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 /// Stored bytes of all sources; 0 while unknown.
 static TOTAL: AtomicU64 = AtomicU64::new(0);
+/// Where items are counted instead of samples and bytes: how many there are.
+static ITEMS: AtomicU64 = AtomicU64::new(0);
 static BAR: OnceLock<ProgressBar> = OnceLock::new();
 
 const LINE_EVERY: Duration = Duration::from_secs(30);
@@ -40,6 +42,11 @@ pub fn add_bytes(bytes: u64) {
 /// How many bytes there are to read in all, if that is known.
 pub fn expect(total: Option<u64>) {
     TOTAL.store(total.unwrap_or(0), Ordering::Relaxed);
+}
+
+/// Counts items instead of samples, of which there are so many.
+pub fn count_items(total: u64) {
+    ITEMS.store(total, Ordering::Relaxed);
 }
 
 /// Counts the bytes read through it.
@@ -98,17 +105,24 @@ fn stdout_is_pipe() -> bool {
 
 fn draw(started: Instant) {
     let Some(bar) = BAR.get() else { return };
-    let total = TOTAL.load(Ordering::Relaxed);
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let (total, at) = match load(&ITEMS) {
+        0 => (load(&TOTAL), load(&BYTES)),
+        items => (items, load(&SAMPLES) + load(&FAILED)),
+    };
     if total > 0 {
         bar.set_length(total);
-        bar.set_position(BYTES.load(Ordering::Relaxed));
+        bar.set_position(at);
     }
     bar.set_message(line(started.elapsed()));
 }
 
 fn line(elapsed: Duration) -> String {
     let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let mut text = describe(load(&SAMPLES), load(&BYTES), load(&TOTAL), elapsed);
+    let mut text = match load(&ITEMS) {
+        0 => describe(load(&SAMPLES), load(&BYTES), load(&TOTAL), elapsed),
+        items => describe_items(load(&SAMPLES) + load(&FAILED), items, elapsed),
+    };
     if load(&FAILED) > 0 {
         text += &format!(", {} failed", load(&FAILED));
     }
@@ -128,9 +142,26 @@ fn describe(samples: u64, bytes: u64, total: u64, elapsed: Duration) -> String {
     text
 }
 
+/// `12 of 148 items, 0.4/s, 8 %, 5:40 left`
+fn describe_items(ended: u64, items: u64, elapsed: Duration) -> String {
+    let rate = ended as f64 / elapsed.as_secs_f64().max(0.001);
+    let mut text = format!("{ended} of {items} items, {rate:.1}/s, {:.0} %", 100.0 * ended as f64 / items as f64);
+    if ended > 0 {
+        let left = (items.saturating_sub(ended) as f64 / rate) as u64;
+        text += &format!(", {}:{:02} left", left / 60, left % 60);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn items_have_a_rate_too() {
+        assert_eq!(describe_items(5, 20, Duration::from_secs(10)), "5 of 20 items, 0.5/s, 25 %, 0:30 left");
+        assert_eq!(describe_items(0, 20, Duration::from_secs(10)), "0 of 20 items, 0.0/s, 0 %");
+    }
 
     #[test]
     fn the_line_has_rates_and_what_is_left() {

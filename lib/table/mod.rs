@@ -12,6 +12,7 @@ mod format;
 mod json;
 mod jsonl;
 mod parquet;
+mod tables;
 mod text;
 mod txt;
 
@@ -25,6 +26,7 @@ use crate::source;
 
 pub use cell::Cell;
 pub use format::Format;
+pub use tables::Tables;
 
 /// One row.
 #[derive(Debug)]

@@ -1,0 +1,138 @@
+//! This machine: as many items at once as there are cores, or as asked.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use tarpipe::cli::{Outcome, Parallel};
+use tarpipe::pool::Bug;
+use tarpipe::process::quote;
+use tarpipe::report::{MaxFailures, Tally};
+use tarpipe::{messages, progress, signals};
+
+use crate::folder::Folder;
+use crate::item::{Runner, Said};
+use crate::items::Items;
+use crate::job::Job;
+use crate::joblog::{JobLog, Record, State};
+use crate::worker;
+
+/// What the threads share.
+struct Work {
+    runner: Runner,
+    items: Items,
+    todo: Vec<u64>,
+    next: AtomicUsize,
+    stop: AtomicBool,
+    log: Mutex<JobLog>,
+    started: File,
+}
+
+/// Runs all items that are to be run.
+pub fn run(job: &Job) -> Result<Outcome> {
+    let folder = job.folder.absolute()?;
+    let _lock = folder.lock()?;
+    if let Some(cwd) = &job.head.plan.cwd {
+        std::env::set_current_dir(cwd).with_context(|| cwd.clone())?;
+    }
+    progress::count_items(job.todo.len() as u64);
+    let work = Arc::new(Work::new(job, &folder)?);
+    let (sender, results) = channel();
+    for _ in 0..threads(job.settings.jobs).min(job.todo.len()) {
+        let (work, sender) = (Arc::clone(&work), sender.clone());
+        std::thread::Builder::new().name("item".into()).spawn(move || work.run(&sender))?;
+    }
+    drop(sender);
+    let most = job.head.limits.max_failures;
+    let mut tally = Tally::of("item");
+    for result in results {
+        let record = result.inspect_err(|_| signals::clean_up())?;
+        worker::note(&mut tally, &record);
+        tell(&record);
+        if most.is_some_and(|most| tally.count_failed() > most) {
+            work.stop.store(true, Ordering::Relaxed);
+        }
+    }
+    let ended = tally.count_done() + tally.count_failed();
+    if ended < job.todo.len() as u64 && !work.stop.load(Ordering::Relaxed) {
+        bail!(Bug); // a thread is gone without a word
+    }
+    Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(most.unwrap_or(0))) })
+}
+
+impl Work {
+    fn new(job: &Job, folder: &Folder) -> Result<Self> {
+        Ok(Work {
+            runner: Runner::new(job.head.clone(), Said::Kept(folder.clone()))?,
+            items: job.items.clone(),
+            todo: job.todo.clone(),
+            next: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+            log: Mutex::new(JobLog::open(folder)?),
+            started: File::create(folder.path().join("started"))?,
+        })
+    }
+
+    /// Takes item after item until there are none left.
+    fn run(&self, results: &Sender<Result<Record>>) {
+        while !self.stop.load(Ordering::Relaxed) && !signals::is_ending() {
+            let Some(&index) = self.todo.get(self.next.fetch_add(1, Ordering::Relaxed)) else { return };
+            let result = self.run_item(index);
+            if results.send(result).is_err() {
+                return; // the run has failed
+            }
+        }
+    }
+
+    fn run_item(&self, index: u64) -> Result<Record> {
+        // One small write: a reader of the file sees whole lines.
+        (&self.started).write_all(format!("{index}\n").as_bytes()).context("the run folder")?;
+        let record = self.items.with(index, |item| self.runner.run(item))?;
+        signals::yield_to_signal();
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).append(&record)?;
+        Ok(record)
+    }
+}
+
+fn threads(jobs: usize) -> usize {
+    Parallel { parallel: jobs }.threads()
+}
+
+/// Says what became of an item, to those who asked or who must know.
+fn tell(record: &Record) {
+    match record.state {
+        State::Failed => {
+            progress::add_failed();
+            let message = record.message.as_deref().unwrap_or("failed");
+            messages::notice(&format!("item {} ({}): {message}", record.item, record.shard));
+        }
+        _ => progress::add_sample(),
+    }
+}
+
+/// The scripts that would run.
+pub fn script(job: &Job) -> Result<String> {
+    let templates = job.head.plan.templates()?;
+    let mut text = String::new();
+    for &index in &job.todo {
+        job.items.with(index, |item| -> Result<()> {
+            let script = quote(&templates.pipeline.fill_quoted(item));
+            let env = format!("SHARD={} SHARD_INDEX={index} SHARD_COUNT={}", quote(item.value), item.count);
+            let output = templates.output.as_ref().map(|output| format!(" > {}", quote(&output.fill(item))));
+            Ok(writeln!(text, "{env} bash -o pipefail -eu -c {script}{}", output.unwrap_or_default())?)
+        })?;
+    }
+    Ok(text)
+}
+
+/// Ends the process that is at work on a run here; false when there is none.
+pub fn cancel(folder: &Folder) -> Result<bool> {
+    let Some(pid) = folder.holder().and_then(Pid::from_raw) else { return Ok(false) };
+    kill_process(pid, Signal::TERM).context("cannot end the process at work on this run")?;
+    Ok(true)
+}

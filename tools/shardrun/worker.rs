@@ -1,0 +1,179 @@
+//! The worker's side: one task of a bundle. And the driver's: results into the run folder.
+
+use std::io::{self, BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tarpipe::cli::Outcome;
+use tarpipe::random::Random;
+use tarpipe::report::{MaxFailures, Tally};
+use tarpipe::signals;
+
+use crate::bundle;
+use crate::folder::Folder;
+use crate::item::{Runner, Said};
+use crate::items::Item;
+use crate::joblog::{self, JobLog, Record, State};
+
+/// Kubernetes keeps so much of a termination message.
+const MAX_MESSAGE: usize = 4096;
+
+/// Runs a task: the items of one line of a bundle, one after another.
+pub fn run(name: &str, task: Option<usize>) -> Result<Outcome> {
+    let number = task.or_else(task_of_pod).unwrap_or(0);
+    let (head, items) = bundle::read(name, number)?;
+    let mut results = Results::open(name)?;
+    if let Some(cwd) = &head.plan.cwd {
+        let here = || format!("{cwd}: not on {} (see --chdir)", joblog::host());
+        std::env::set_current_dir(cwd).with_context(here)?;
+    }
+    requeue_on_warning();
+    wait_at_random(head.limits.jitter);
+    let count = head.plan.count;
+    let before = results.done_before(count)?;
+    let runner = Runner::new(head, results.said())?;
+    let mut tally = Tally::of("item");
+    for (index, value) in &items {
+        if before.get(*index as usize).is_some_and(|&done| done) {
+            continue;
+        }
+        let record = runner.run(&Item { value, index: *index, count })?;
+        note(&mut tally, &record);
+        results.put(&record)?;
+    }
+    Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(0)) })
+}
+
+/// Counts a record.
+pub fn note(tally: &mut Tally, record: &Record) {
+    match record.state {
+        State::Done => tally.done(),
+        State::Failed => tally.fail(known_code(record.code.as_deref())),
+        State::Running => {}
+    }
+}
+
+fn known_code(code: Option<&str>) -> &'static str {
+    let known = ["damaged", "exit_status", "lost", "missing", "output", "signal", "system", "timeout"];
+    known.into_iter().find(|known| Some(*known) == code).unwrap_or("failed")
+}
+
+/// An Indexed Job tells its pods their number.
+fn task_of_pod() -> Option<usize> {
+    std::env::var("JOB_COMPLETION_INDEX").ok()?.parse().ok()
+}
+
+fn wait_at_random(jitter: Option<f64>) {
+    let Some(most) = jitter else { return };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let seed = now.as_nanos() as u64 ^ u64::from(std::process::id()).rotate_left(32);
+    std::thread::sleep(Duration::from_secs_f64(most * Random::new(seed).fraction()));
+}
+
+/// Slurm warns by USR1 that the time is nearly over: the task goes back into the queue. On TERM it is
+/// for Slurm to say whether it does.
+fn requeue_on_warning() {
+    let Ok(job) = std::env::var("SLURM_JOB_ID") else { return };
+    if std::env::var("SHARDRUN_REQUEUE").is_err() {
+        return;
+    }
+    signals::before_end(move |signal| {
+        if signal == rustix::process::Signal::USR1.as_raw() {
+            signals::clean_up();
+            _ = std::process::Command::new("timeout").args(["20", "scontrol", "requeue", &job]).status();
+        }
+    });
+}
+
+/// Where the results of a task go.
+enum Results {
+    /// Into the run folder, which this machine sees.
+    Folder(Folder, JobLog),
+    /// To stdout, and as a termination message.
+    Stdout(Option<PathBuf>, String),
+}
+
+impl Results {
+    fn open(name: &str) -> Result<Self> {
+        if !Path::new(name).is_dir() {
+            return Ok(Results::Stdout(std::env::var_os("SHARDRUN_MESSAGE").map(PathBuf::from), String::new()));
+        }
+        let folder = Folder::of_submission(&std::fs::canonicalize(name)?)?;
+        let log = JobLog::open(&folder)?;
+        Ok(Results::Folder(folder, log))
+    }
+
+    fn said(&self) -> Said {
+        match self {
+            Results::Folder(folder, _) => Said::Kept(folder.clone()),
+            Results::Stdout(..) => Said::Passed,
+        }
+    }
+
+    /// What a task that was requeued had done before; outputs alone do not tell where there are none.
+    fn done_before(&self, count: u64) -> Result<Vec<bool>> {
+        let restarted = std::env::var("SLURM_RESTART_COUNT").is_ok_and(|restarts| restarts != "0");
+        match self {
+            Results::Folder(folder, _) if restarted => {
+                let latest = joblog::latest(folder, count)?;
+                Ok(latest
+                    .iter()
+                    .map(|record| record.as_ref().is_some_and(|record| record.state == State::Done))
+                    .collect())
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn put(&mut self, record: &Record) -> Result<()> {
+        match self {
+            Results::Folder(_, log) => log.append(record),
+            Results::Stdout(file, message) => {
+                let line = serde_json::to_string(record)? + "\n";
+                io::stdout().lock().write_all(line.as_bytes())?;
+                io::stdout().flush()?;
+                if let Some(file) = file {
+                    add_message(message, record)?;
+                    std::fs::write(file, message.as_bytes()).context("SHARDRUN_MESSAGE")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Adds a record to a termination message, as long as there is room.
+fn add_message(message: &mut String, record: &Record) -> Result<()> {
+    let mut record = Record { stderr: None, shard: String::new(), ..record.clone() };
+    if let Some(text) = &mut record.message {
+        text.truncate(text.floor_char_boundary(500));
+    }
+    let line = serde_json::to_string(&record)? + "\n";
+    if message.len() + line.len() <= MAX_MESSAGE {
+        message.push_str(&line);
+    }
+    Ok(())
+}
+
+/// Takes results, a JSON line each, from stdin into a run.
+pub fn record(dir: &Path) -> Result<Outcome> {
+    let folder = Folder::find(Some(dir))?;
+    let mut log = JobLog::open(&folder)?;
+    for (number, line) in io::stdin().lock().lines().enumerate() {
+        let record: Record = serde_json::from_str(&line?).with_context(|| format!("line {}: no result", number + 1))?;
+        keep(&folder, &mut log, &record)?;
+    }
+    Ok(Outcome::default())
+}
+
+/// Puts a result from elsewhere into the job log, and what the item said into its file.
+pub fn keep(folder: &Folder, log: &mut JobLog, record: &Record) -> Result<()> {
+    if let Some(said) = record.stderr.as_deref().filter(|said| !said.is_empty()) {
+        let path = folder.stderr(record.item);
+        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+        file.and_then(|mut file| file.write_all(said.as_bytes())).with_context(|| path.display().to_string())?;
+    }
+    log.append(record)
+}
