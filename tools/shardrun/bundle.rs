@@ -65,6 +65,20 @@ fn read_one(input: impl Read, skip: usize) -> Result<(Head, Task)> {
     Ok((head, serde_json::from_str(&task?).with_context(|| format!("task {skip} cannot be read"))?))
 }
 
+/// Shows every task of a folder of bundles, by its number.
+pub fn each(folder: &Path, mut show: impl FnMut(usize, &Task)) -> Result<()> {
+    let mut number = 0;
+    for path in files(folder)? {
+        let lines = BufReader::new(File::open(&path)?).lines();
+        for line in lines.skip(1) {
+            let task = serde_json::from_str(&line?).with_context(|| path.display().to_string())?;
+            show(number, &task);
+            number += 1;
+        }
+    }
+    Ok(())
+}
+
 /// The file with a task, and its place there.
 fn file_of(folder: &Path, task: usize) -> Result<(String, usize)> {
     let first = |path: &PathBuf| path.file_stem()?.to_str()?.parse::<usize>().ok();

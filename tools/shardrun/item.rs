@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use tarpipe::{messages, source};
 use crate::attempt::{Attempt, Failure, Made};
 use crate::folder::Folder;
 use crate::items::Item;
-use crate::joblog::{Record, State, host};
+use crate::joblog::{Record, State};
 use crate::plan::{Plan, Templates};
 
 /// The wait before the second attempt; it doubles with each.
@@ -73,7 +73,7 @@ impl Runner {
     pub fn run(&self, item: &Item<'_>) -> Result<Record> {
         let output = self.templates.output.as_ref().map(|template| template.fill(item));
         let also: Vec<String> = self.templates.also.iter().map(|template| template.fill(item)).collect();
-        let mut record = begin(item);
+        let mut record = Record::begin(item);
         if !self.head.limits.redo && output.as_deref().is_some_and(|name| exist(name, &also)) {
             record.state = State::Done;
             return Ok(record);
@@ -128,25 +128,6 @@ impl Runner {
                 Ok((result, tail.recv_timeout(Duration::from_secs(1)).ok().filter(|tail| !tail.is_empty())))
             }
         }
-    }
-}
-
-fn begin(item: &Item<'_>) -> Record {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Record {
-        item: item.index,
-        shard: item.value.to_owned(),
-        state: State::Failed,
-        host: host().to_owned(),
-        start: (now.as_secs_f64() * 1000.0).round() / 1000.0,
-        seconds: 0.0,
-        bytes: None,
-        samples: None,
-        attempts: 0,
-        exit: None,
-        code: None,
-        message: None,
-        stderr: None,
     }
 }
 

@@ -9,9 +9,10 @@ use crate::flags::Args;
 use crate::folder::Folder;
 use crate::item::Head;
 use crate::items::{Items, Wanted};
-use crate::joblog::{self, Record, State};
+use crate::joblog;
 use crate::plan::{self, Plan};
 use crate::settings::{Engine, Settings};
+use crate::survey::{Standing, Survey};
 
 /// A run about to start.
 pub struct Job {
@@ -49,7 +50,7 @@ impl Job {
         };
         plan.templates()?.check(&items)?;
         let folder = Folder::for_plan(args.run.as_deref(), &plan);
-        let todo = if args.redo { (0..items.count()).collect() } else { todo(&folder, &plan, &items, |_| true)? };
+        let todo = if args.redo { (0..items.count()).collect() } else { todo(&folder, &plan, &items)? };
         Ok(Job::new(folder, plan, items, todo, args.settings.clone(), args.redo))
     }
 
@@ -59,8 +60,10 @@ impl Job {
         let plan = folder.plan()?.context("there is no plan")?;
         let items = folder.items(&plan)?;
         let settings = folder.read_json("settings.json")?.context("this run was never started")?;
-        let has_failed = |record: &Option<Record>| record.as_ref().is_some_and(|record| record.state == State::Failed);
-        let todo = todo(&folder, &plan, &items, |record| !failed || has_failed(record))?;
+        let todo = match failed {
+            true => Survey::take(&folder)?.which(Standing::Failed).collect(),
+            false => todo(&folder, &plan, &items)?,
+        };
         Ok(Job::new(folder, plan, items, todo, settings, false))
     }
 
@@ -73,11 +76,6 @@ impl Job {
     pub fn freeze(&self, redo: bool) -> Result<()> {
         self.folder.freeze(&self.head.plan, &self.items, redo)?;
         self.folder.write_json("settings.json", &self.settings)
-    }
-
-    /// How many items are done.
-    pub fn done(&self) -> u64 {
-        self.items.count() - self.todo.len() as u64
     }
 }
 
@@ -92,12 +90,12 @@ fn cwd(args: &Args) -> Result<Option<String>> {
     Ok(Some(here.to_string_lossy().into_owned()))
 }
 
-/// The items that are not done and that `wanted` takes by their record.
-fn todo(folder: &Folder, plan: &Plan, items: &Items, wanted: impl Fn(&Option<Record>) -> bool) -> Result<Vec<u64>> {
+/// The items that are not done.
+fn todo(folder: &Folder, plan: &Plan, items: &Items) -> Result<Vec<u64>> {
     let log = match folder.path().join("log").is_dir() {
         true => joblog::latest(folder, items.count())?,
         false => vec![None; items.count() as usize],
     };
     let done = done::find(&plan.templates()?, items, plan.cwd.as_deref(), &log)?;
-    Ok((0..items.count()).filter(|&index| !done[index as usize] && wanted(&log[index as usize])).collect())
+    Ok((0..items.count()).filter(|&index| !done[index as usize]).collect())
 }

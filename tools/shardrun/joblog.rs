@@ -4,11 +4,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::folder::Folder;
+use crate::items::Item;
 
 /// Messages longer than this would make a line that one write may cut.
 const MAX_MESSAGE: usize = 1024;
@@ -65,6 +67,37 @@ pub struct Record {
     /// The end of what it said, on its way from a worker without the run folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
+}
+
+impl Record {
+    /// An item that begins now.
+    pub fn begin(item: &Item<'_>) -> Self {
+        let start = (now() * 1000.0).round() / 1000.0;
+        Record { host: host().to_owned(), ..Record::new(item.index, item.value.to_owned(), start) }
+    }
+
+    /// An item that the engine lost after this time.
+    pub fn lost(item: u64, shard: String, message: String, after: f64) -> Self {
+        Record { code: Some("lost".into()), message: Some(message), ..Record::new(item, shard, after) }
+    }
+
+    fn new(item: u64, shard: String, start: f64) -> Self {
+        Record {
+            item,
+            shard,
+            state: State::Failed,
+            host: String::new(),
+            start,
+            seconds: 0.0,
+            bytes: None,
+            samples: None,
+            attempts: 0,
+            exit: None,
+            code: None,
+            message: None,
+            stderr: None,
+        }
+    }
 }
 
 /// The log, open for appending.
@@ -124,6 +157,11 @@ pub fn latest(folder: &Folder, count: u64) -> Result<Vec<Option<Record>>> {
 fn is_later(record: &Record, earlier: &Record) -> bool {
     let end = |record: &Record| record.start + record.seconds;
     end(record) >= end(earlier)
+}
+
+/// Seconds since 1970.
+pub fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// What this machine is called: the node's name where Slurm gives one.

@@ -1,8 +1,10 @@
 //! A pipeline and items in, a dataset out: one output an item, here or on a cluster. It schedules nothing
 //! beyond this machine: the engine does.
 
+mod ask;
 mod attempt;
 mod bundle;
+mod config;
 mod done;
 mod engine;
 mod flags;
@@ -16,6 +18,7 @@ mod quoting;
 mod samples;
 mod settings;
 mod status;
+mod survey;
 mod template;
 mod worker;
 

@@ -19,7 +19,7 @@ use crate::folder::Folder;
 use crate::item::{Runner, Said};
 use crate::items::Items;
 use crate::job::Job;
-use crate::joblog::{JobLog, Record, State};
+use crate::joblog::{self, JobLog, Record, State};
 use crate::worker;
 
 /// What the threads share.
@@ -91,7 +91,7 @@ impl Work {
 
     fn run_item(&self, index: u64) -> Result<Record> {
         // One small write: a reader of the file sees whole lines.
-        (&self.started).write_all(format!("{index}\n").as_bytes()).context("the run folder")?;
+        (&self.started).write_all(format!("{index} {:.3}\n", joblog::now()).as_bytes()).context("the run folder")?;
         let record = self.items.with(index, |item| self.runner.run(item))?;
         signals::yield_to_signal();
         self.log.lock().unwrap_or_else(PoisonError::into_inner).append(&record)?;
