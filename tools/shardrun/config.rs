@@ -61,6 +61,8 @@ pub struct Pods {
     /// Requests and limits.
     #[serde(default)]
     pub resources: Table,
+    /// The version of the server, where it cannot be asked.
+    pub version: Option<String>,
     /// How many seconds a pod has to stop.
     pub grace: Option<u64>,
     /// How often a pod that was lost is made anew.

@@ -8,30 +8,23 @@ use anyhow::{Context, Result};
 use tarpipe::source;
 
 use crate::item::is_path;
-use crate::items::Items;
+use crate::items::{Item, Items};
 use crate::joblog::{Record, State};
-use crate::plan::Templates;
+use crate::plan::{Plan, Templates};
 
 /// For every item, whether it is done. Where the output can be listed, its being there decides; where it
-/// cannot, or there is none, the job log does. Further files must be there in any case.
-pub fn find(templates: &Templates, items: &Items, cwd: Option<&str>, log: &[Option<Record>]) -> Result<Vec<bool>> {
-    let mut listings = Listings { folders: BTreeMap::new(), cwd: cwd.map(PathBuf::from).unwrap_or_default() };
-    let mut all = Vec::with_capacity(log.len());
-    for index in 0..items.count() {
-        let marked = log[index as usize].as_ref().is_some_and(|record| record.state == State::Done);
-        all.push(items.with(index, |item| {
-            let output = templates.output.as_ref().map(|template| template.fill(item)).filter(|name| is_path(name));
-            let is_there = output.map_or(Ok(marked), |name| listings.has(&name));
-            let is_there = is_there?;
-            for template in templates.also.iter().filter(|_| is_there) {
-                if !listings.has(&template.fill(item))? {
-                    return Ok(false);
-                }
-            }
-            anyhow::Ok(is_there)
-        })?);
+/// cannot, or there is none, the job log does. Further files must be there in any case that can be seen.
+pub fn find(plan: &Plan, items: &Items, log: &[Option<Record>]) -> Result<Vec<bool>> {
+    let marked = |index: u64| log[index as usize].as_ref().is_some_and(|record| record.state == State::Done);
+    if plan.remote {
+        return Ok((0..items.count()).map(marked).collect());
     }
-    Ok(all)
+    let templates = plan.templates()?;
+    let mut listings =
+        Listings { folders: BTreeMap::new(), cwd: plan.cwd.as_deref().map(PathBuf::from).unwrap_or_default() };
+    (0..items.count())
+        .map(|index| items.with(index, |item| listings.is_done(&templates, item, marked(index))))
+        .collect()
 }
 
 /// The names in each folder that was asked for.
@@ -41,6 +34,15 @@ struct Listings {
 }
 
 impl Listings {
+    fn is_done(&mut self, templates: &Templates, item: &Item<'_>, is_marked: bool) -> Result<bool> {
+        let output = templates.output.as_ref().map(|template| template.fill(item)).filter(|name| is_path(name));
+        let mut is_there = output.map_or(Ok(is_marked), |name| self.has(&name))?;
+        for template in &templates.also {
+            is_there = is_there && self.has(&template.fill(item))?;
+        }
+        Ok(is_there)
+    }
+
     fn has(&mut self, name: &str) -> Result<bool> {
         let path = Path::new(source::path_of(name));
         let (Some(folder), Some(file)) = (path.parent(), path.file_name()) else { return Ok(false) };

@@ -136,8 +136,11 @@ pub enum Command {
     Item {
         /// A bundle, - for stdin, or a submission in a run folder
         bundle: String,
-        /// Which task of it
+        /// Which task of it [default: JOB_COMPLETION_INDEX, else the first]
         task: Option<usize>,
+        /// Exit with 0 once every item has a result, good or bad: some engines run a failed task again
+        #[arg(long = "final")]
+        is_final: bool,
     },
     /// Take results from stdin into a run; what drivers call
     #[command(hide = true)]

@@ -61,12 +61,17 @@ pub struct Runner {
     head: Head,
     templates: Templates,
     said: Said,
+    /// PATH, with the folder of this program at its end: the other tools are beside it.
+    path: String,
 }
 
 impl Runner {
     /// For items of this plan.
     pub fn new(head: Head, said: Said) -> Result<Self> {
-        Ok(Runner { templates: head.plan.templates()?, head, said })
+        let own = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
+        let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into());
+        let path = own.map_or(path.clone(), |own| format!("{path}:{}", own.display()));
+        Ok(Runner { templates: head.plan.templates()?, head, said, path })
     }
 
     /// Runs an item to its end. Failures are part of the record; errors are ours.
@@ -109,6 +114,7 @@ impl Runner {
         also: &[String],
     ) -> Result<(Result<Made, Failure>, Option<String>)> {
         let env = [
+            ("PATH", self.path.clone()),
             ("SHARD", item.value.to_owned()),
             ("SHARD_INDEX", item.index.to_string()),
             ("SHARD_COUNT", item.count.to_string()),

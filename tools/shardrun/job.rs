@@ -47,6 +47,7 @@ impl Job {
             numbers: matches!(items, Items::Numbers(_)),
             sha256: plan::digest(&items),
             cwd: cwd(args)?,
+            remote: args.settings.on == Engine::K8s,
         };
         plan.templates()?.check(&items)?;
         let folder = Folder::for_plan(args.run.as_deref(), &plan);
@@ -96,6 +97,6 @@ fn todo(folder: &Folder, plan: &Plan, items: &Items) -> Result<Vec<u64>> {
         true => joblog::latest(folder, items.count())?,
         false => vec![None; items.count() as usize],
     };
-    let done = done::find(&plan.templates()?, items, plan.cwd.as_deref(), &log)?;
+    let done = done::find(plan, items, &log)?;
     Ok((0..items.count()).filter(|&index| !done[index as usize]).collect())
 }

@@ -28,6 +28,9 @@ pub struct Plan {
     pub sha256: String,
     /// Where pipelines run; None is where the worker happens to be.
     pub cwd: Option<String>,
+    /// Whether paths are those of the workers, which this machine does not see.
+    #[serde(default)]
+    pub remote: bool,
 }
 
 impl Plan {

@@ -49,7 +49,7 @@ impl Survey {
         let submissions = Submission::all(folder)?;
         engine::collect(folder, &submissions)?;
         let records = joblog::latest(folder, plan.count)?;
-        let done = done::find(&plan.templates()?, &items, plan.cwd.as_deref(), &records)?;
+        let done = done::find(&plan, &items, &records)?;
         let standing = |(done, record): (&bool, &Option<Record>)| match record {
             _ if *done => Standing::Done,
             Some(record) if record.state == State::Failed => Standing::Failed,
@@ -80,6 +80,11 @@ impl Survey {
             return Ok(());
         }
         self.is_live = true;
+        for (standing, record) in self.standings.iter_mut().zip(&self.records) {
+            if *standing == Standing::Left && record.as_ref().is_some_and(|record| record.state == State::Running) {
+                *standing = Standing::Running; // as a driver says
+            }
+        }
         let started = std::fs::read_to_string(self.folder.path().join("started")).unwrap_or_default();
         for line in started.lines() {
             let Some((index, start)) = line.split_once(' ') else { continue };
@@ -139,7 +144,6 @@ impl Survey {
             self.standings[index as usize] = Standing::Failed;
         }
     }
-
 }
 
 /// Whether items without a record are simply still to be run.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use tarpipe::cli::Outcome;
 use tarpipe::random::Random;
 use tarpipe::report::{MaxFailures, Tally};
-use tarpipe::signals;
+use tarpipe::{messages, signals};
 
 use crate::bundle;
 use crate::folder::Folder;
@@ -19,8 +19,9 @@ use crate::joblog::{self, JobLog, Record, State};
 /// Kubernetes keeps so much of a termination message.
 const MAX_MESSAGE: usize = 4096;
 
-/// Runs a task: the items of one line of a bundle, one after another.
-pub fn run(name: &str, task: Option<usize>) -> Result<Outcome> {
+/// Runs a task: the items of one line of a bundle, one after another. A final task is a success whatever
+/// became of its items.
+pub fn run(name: &str, task: Option<usize>, is_final: bool) -> Result<Outcome> {
     let number = task.or_else(task_of_pod).unwrap_or(0);
     let (head, items) = bundle::read(name, number)?;
     let mut results = Results::open(name)?;
@@ -40,9 +41,13 @@ pub fn run(name: &str, task: Option<usize>) -> Result<Outcome> {
         }
         let record = runner.run(&Item { value, index: *index, count })?;
         note(&mut tally, &record);
+        if record.state == State::Failed {
+            tell(&record);
+        }
         results.put(&record)?;
     }
-    Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(0)) })
+    let most = if is_final { u64::MAX } else { 0 };
+    Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(most)) })
 }
 
 /// Counts a record.
@@ -52,6 +57,12 @@ pub fn note(tally: &mut Tally, record: &Record) {
         State::Failed => tally.fail(known_code(record.code.as_deref())),
         State::Running => {}
     }
+}
+
+/// Says that an item failed.
+pub fn tell(record: &Record) {
+    let message = record.message.as_deref().unwrap_or("failed");
+    messages::notice(&format!("item {} ({}): {message}", record.item, record.shard));
 }
 
 fn known_code(code: Option<&str>) -> &'static str {
@@ -143,16 +154,23 @@ impl Results {
     }
 }
 
-/// Adds a record to a termination message, as long as there is room.
+/// What a message ends with that has no room for all results: the rest is on stdout.
+pub const MORE: &str = "more\n";
+
+/// Adds a record to a termination message, as long as there is room. Of what a failed item said, the end.
 fn add_message(message: &mut String, record: &Record) -> Result<()> {
-    let mut record = Record { stderr: None, shard: String::new(), ..record.clone() };
+    let end = |text: &str| text[text.ceil_char_boundary(text.len().saturating_sub(1000))..].to_owned();
+    let said = record.stderr.as_deref().filter(|_| record.state == State::Failed).map(end);
+    let mut record = Record { stderr: said, shard: String::new(), ..record.clone() };
     if let Some(text) = &mut record.message {
         text.truncate(text.floor_char_boundary(500));
     }
     let line = serde_json::to_string(&record)? + "\n";
-    if message.len() + line.len() <= MAX_MESSAGE {
-        message.push_str(&line);
+    if message.ends_with(MORE) {
+        return Ok(());
     }
+    let fits = message.len() + line.len() + MORE.len() <= MAX_MESSAGE;
+    message.push_str(if fits { &line } else { MORE });
     Ok(())
 }
 
@@ -161,7 +179,12 @@ pub fn record(dir: &Path) -> Result<Outcome> {
     let folder = Folder::find(Some(dir))?;
     let mut log = JobLog::open(&folder)?;
     for (number, line) in io::stdin().lock().lines().enumerate() {
-        let record: Record = serde_json::from_str(&line?).with_context(|| format!("line {}: no result", number + 1))?;
+        let line = line?;
+        let mut record: Record =
+            serde_json::from_str(&line).with_context(|| format!("line {}: no result", number + 1))?;
+        if record.start == 0.0 {
+            record.start = joblog::now(); // a driver need not know
+        }
         keep(&folder, &mut log, &record)?;
     }
     Ok(Outcome::default())

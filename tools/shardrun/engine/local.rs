@@ -13,7 +13,7 @@ use tarpipe::cli::{Outcome, Parallel};
 use tarpipe::pool::Bug;
 use tarpipe::process::quote;
 use tarpipe::report::{MaxFailures, Tally};
-use tarpipe::{messages, progress, signals};
+use tarpipe::{progress, signals};
 
 use crate::folder::Folder;
 use crate::item::{Runner, Said};
@@ -53,7 +53,12 @@ pub fn run(job: &Job) -> Result<Outcome> {
     for result in results {
         let record = result.inspect_err(|_| signals::clean_up())?;
         worker::note(&mut tally, &record);
-        tell(&record);
+        if record.state == State::Done {
+            progress::add_sample();
+        } else {
+            progress::add_failed();
+            worker::tell(&record);
+        }
         if most.is_some_and(|most| tally.count_failed() > most) {
             work.stop.store(true, Ordering::Relaxed);
         }
@@ -101,18 +106,6 @@ impl Work {
 
 fn threads(jobs: usize) -> usize {
     Parallel { parallel: jobs }.threads()
-}
-
-/// Says what became of an item, to those who asked or who must know.
-fn tell(record: &Record) {
-    match record.state {
-        State::Failed => {
-            progress::add_failed();
-            let message = record.message.as_deref().unwrap_or("failed");
-            messages::notice(&format!("item {} ({}): {message}", record.item, record.shard));
-        }
-        _ => progress::add_sample(),
-    }
 }
 
 /// The scripts that would run.

@@ -1,5 +1,7 @@
 //! What runs the tasks of a job: one file an engine.
 
+mod driver;
+mod k8s;
 mod local;
 mod slurm;
 mod submission;
@@ -40,7 +42,14 @@ pub fn run(job: &Job) -> Result<Outcome> {
             }
             wait(job, || slurm::is_alive(&submission))?;
         }
-        other => bail!("{} is not there yet", other.name()),
+        Engine::K8s => {
+            let submission = k8s::submit(job)?;
+            if !job.settings.wait {
+                return hand_over(job, &submission);
+            }
+            wait(job, || k8s::is_alive(&submission))?;
+        }
+        Engine::Spark | Engine::Ray => driver::run(job)?,
     }
     judge(job)
 }
@@ -50,7 +59,8 @@ pub fn dry_run(job: &Job) -> Result<Outcome> {
     let text = match job.settings.on {
         Engine::Local => local::script(job)?,
         Engine::Slurm => slurm::dry_run(job)?,
-        other => bail!("{} is not there yet", other.name()),
+        Engine::K8s => k8s::dry_run(job)?,
+        Engine::Spark | Engine::Ray => driver::dry_run(job)?,
     };
     sink::write_text("-", &text)?;
     Ok(Outcome::default())
@@ -99,7 +109,10 @@ fn judge(job: &Job) -> Result<Outcome> {
     for &index in &job.todo {
         match (survey.standings[index as usize], &survey.records[index as usize]) {
             (Standing::Done, _) => tally.done(),
-            (Standing::Failed, Some(record)) => worker::note(&mut tally, record),
+            (Standing::Failed, Some(record)) => {
+                worker::note(&mut tally, record);
+                worker::tell(record);
+            }
             _ => left += 1,
         }
     }
@@ -121,7 +134,8 @@ pub fn cancel(dir: Option<&Path>) -> Result<Outcome> {
     for submission in Submission::all(&folder)? {
         match submission.engine {
             Engine::Slurm => slurm::cancel(&submission)?,
-            Engine::K8s | Engine::Local | Engine::Spark | Engine::Ray => {}
+            Engine::K8s => k8s::cancel(&folder, &submission)?,
+            Engine::Local | Engine::Spark | Engine::Ray => {}
         }
     }
     Ok(Outcome::default())
@@ -131,16 +145,24 @@ pub fn cancel(dir: Option<&Path>) -> Result<Outcome> {
 pub fn states(submission: &Submission) -> TaskStates {
     match submission.engine {
         Engine::Slurm => slurm::states(submission),
-        Engine::K8s | Engine::Local | Engine::Spark | Engine::Ray => TaskStates::new(),
+        Engine::K8s => k8s::states(submission),
+        Engine::Local | Engine::Spark | Engine::Ray => TaskStates::new(),
     }
 }
 
-/// Takes results into the run folder that only the engine has.
-pub fn collect(_folder: &Folder, _submissions: &[Submission]) -> Result<()> {
+/// Takes results into the run folder that only the engine has. Where it cannot be asked, what is known stands.
+pub fn collect(folder: &Folder, submissions: &[Submission]) -> Result<()> {
+    for submission in submissions.iter().filter(|submission| submission.engine == Engine::K8s) {
+        if let Err(err) = k8s::collect(folder, submission) {
+            messages::notice(&format!("{err:#}; going by what is known"));
+        }
+    }
     Ok(())
 }
 
 /// What an item said, where only the engine has it.
-pub fn logs(_folder: &Folder, _index: u64) -> Option<String> {
-    None
+pub fn logs(folder: &Folder, index: u64) -> Option<String> {
+    let submissions = Submission::all(folder).ok()?;
+    let submissions = submissions.iter().rev().filter(|submission| submission.engine == Engine::K8s);
+    submissions.filter_map(|submission| k8s::logs(submission, submission.task_of(index)?)).next()
 }

@@ -87,4 +87,16 @@ impl Submission {
     pub fn task(&self, id: &str, index: usize) -> Option<usize> {
         self.parts.iter().find(|part| part.id == id).map(|part| part.first + index)
     }
+
+    /// The task that an item is part of.
+    pub fn task_of(&self, item: u64) -> Option<usize> {
+        let mut found = None;
+        let look = |task, items: &bundle::Task| {
+            if items.iter().any(|(index, _)| *index == item) {
+                found = Some(task);
+            }
+        };
+        bundle::each(&self.path, look).ok()?;
+        found
+    }
 }
