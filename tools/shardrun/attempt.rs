@@ -230,7 +230,7 @@ impl Filled {
             samples::Count::Whole(samples) => Some(samples),
             samples::Count::Other => None,
             samples::Count::Empty if !is_archive(&self.name) => None,
-            samples::Count::Empty => return Err(Failure::new("damaged", "the pipeline wrote nothing")),
+            samples::Count::Empty => return Err(Failure::new("damaged", "the pipeline wrote nothing to its stdout")),
             samples::Count::Damaged(what) => return Err(Failure::new("damaged", what)),
         };
         let stored = self.sink.finish().map_err(|err| Failure::new("output", format!("{err:#}")))?;

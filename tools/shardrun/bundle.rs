@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result, bail};
 use tarpipe::source;
@@ -94,4 +95,11 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_bundle).collect();
     paths.sort();
     Ok(paths)
+}
+
+/// When the bundles of a folder were written, before their first task could begin.
+pub fn time(folder: &Path) -> f64 {
+    let modified = fs::metadata(folder.join("000000.jsonl")).and_then(|found| found.modified());
+    let since = modified.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0.0, |since| since.as_secs_f64())
 }

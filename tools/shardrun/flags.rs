@@ -152,7 +152,7 @@ pub enum Command {
 
 const EXAMPLES: &str = "Examples:
   # 148 shards on all cores
-  shardrun -n 148 -o 'out-{:04}.tar' 'curl -sf http://host/train-{:04}.tgz | tarproc -c \"gm convert sample.jpg sample.ppm\"'
+  shardrun -n 148 -o 'out-{:04}.tar' 'curl -sf http://host/train-{:04}.tgz | tarproc -c \"gm convert sample.jpg sample.ppm\" -o -'
 
   # Names from a file, 64 at a time on Slurm, into a bucket
   shardrun --on slurm -j 64 -T shards.txt -o 's3://bucket/{base}.tar' 'tarcat {} | tarresize -s 256'

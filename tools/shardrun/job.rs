@@ -1,6 +1,7 @@
 //! What is to be run now: a plan, a run folder, and the items that are not done.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
@@ -21,7 +22,7 @@ pub struct Job {
     /// What workers have to know.
     pub head: Head,
     /// All items.
-    pub items: Items,
+    pub items: Arc<Items>,
     /// The numbers of those that are to be run.
     pub todo: Vec<u64>,
     /// The engine and its flags.
@@ -70,7 +71,7 @@ impl Job {
 
     fn new(folder: Folder, plan: Plan, items: Items, todo: Vec<u64>, settings: Settings, redo: bool) -> Self {
         let limits = settings.limits(redo, todo.len() as u64);
-        Job { folder, head: Head { plan, limits }, items, todo, settings }
+        Job { folder, head: Head { plan, limits }, items: Arc::new(items), todo, settings }
     }
 
     /// Writes the plan down, or checks it against the one that is there.

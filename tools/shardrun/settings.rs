@@ -66,6 +66,8 @@ pub struct Settings {
     pub timeout: Option<Duration>,
 
     /// Start no more items once more than N, or P%, have failed; fewer are not held against the exit status
+    ///
+    /// Kubernetes can stop from 1.29 on.
     #[arg(long, value_name = "N|P%")]
     pub max_failures: Option<MaxFailures>,
 

@@ -1,7 +1,5 @@
 //! Where every item of a run stands: from the listing of outputs, the job log, and what the engine says.
 
-use std::time::SystemTime;
-
 use anyhow::{Context, Result};
 
 use crate::bundle;
@@ -118,7 +116,7 @@ impl Survey {
             return Ok(());
         }
         self.is_live |= states.values().any(|state| matches!(state, TaskState::Waiting | TaskState::Running));
-        let since = submission_time(submission);
+        let since = bundle::time(&submission.path);
         bundle::each(&submission.path, |task, items| {
             let open: Vec<u64> = items
                 .iter()
@@ -149,11 +147,4 @@ impl Survey {
 /// Whether items without a record are simply still to be run.
 fn is_clean(how: &str) -> bool {
     ["completed", "cancelled", "preempted", "succeeded", "revoked"].contains(&how)
-}
-
-/// When a submission was handed over.
-fn submission_time(submission: &Submission) -> f64 {
-    let modified = std::fs::metadata(submission.path.join("engine.json")).and_then(|found| found.modified());
-    let since = modified.ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-    since.map_or(0.0, |since| since.as_secs_f64())
 }

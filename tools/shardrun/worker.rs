@@ -31,6 +31,10 @@ pub fn run(name: &str, task: Option<usize>, is_final: bool) -> Result<Outcome> {
     }
     requeue_on_warning();
     wait_at_random(head.limits.jitter);
+    if results.failed_more_than(head.limits.max_failures)? {
+        messages::notice("more items have failed than may: this task is left");
+        return Ok(Tally::of("item").into());
+    }
     let count = head.plan.count;
     let before = results.done_before(count)?;
     let runner = Runner::new(head, results.said())?;
@@ -75,7 +79,8 @@ fn task_of_pod() -> Option<usize> {
     std::env::var("JOB_COMPLETION_INDEX").ok()?.parse().ok()
 }
 
-fn wait_at_random(jitter: Option<f64>) {
+/// Begins a task at a random moment, so that not all ask a server at once.
+pub fn wait_at_random(jitter: Option<f64>) {
     let Some(most) = jitter else { return };
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let seed = now.as_nanos() as u64 ^ u64::from(std::process::id()).rotate_left(32);
@@ -100,7 +105,7 @@ fn requeue_on_warning() {
 /// Where the results of a task go.
 enum Results {
     /// Into the run folder, which this machine sees.
-    Folder(Folder, JobLog),
+    Folder(Folder, JobLog, PathBuf),
     /// To stdout, and as a termination message.
     Stdout(Option<PathBuf>, String),
 }
@@ -110,23 +115,32 @@ impl Results {
         if !Path::new(name).is_dir() {
             return Ok(Results::Stdout(std::env::var_os("SHARDRUN_MESSAGE").map(PathBuf::from), String::new()));
         }
-        let folder = Folder::of_submission(&std::fs::canonicalize(name)?)?;
+        let submission = std::fs::canonicalize(name)?;
+        let folder = Folder::of_submission(&submission)?;
         let log = JobLog::open(&folder)?;
-        Ok(Results::Folder(folder, log))
+        Ok(Results::Folder(folder, log, submission))
     }
 
     fn said(&self) -> Said {
         match self {
-            Results::Folder(folder, _) => Said::Kept(folder.clone()),
+            Results::Folder(folder, ..) => Said::Kept(folder.clone()),
             Results::Stdout(..) => Said::Passed,
         }
+    }
+
+    /// Whether the run is to start nothing more, by what has failed since it was submitted.
+    fn failed_more_than(&self, most: Option<u64>) -> Result<bool> {
+        let (Results::Folder(folder, _, submission), Some(most)) = (self, most) else { return Ok(false) };
+        let (mut failed, begun) = (0, bundle::time(submission));
+        joblog::read(folder, |record| failed += u64::from(record.state == State::Failed && record.start >= begun))?;
+        Ok(failed > most)
     }
 
     /// What a task that was requeued had done before; outputs alone do not tell where there are none.
     fn done_before(&self, count: u64) -> Result<Vec<bool>> {
         let restarted = std::env::var("SLURM_RESTART_COUNT").is_ok_and(|restarts| restarts != "0");
         match self {
-            Results::Folder(folder, _) if restarted => {
+            Results::Folder(folder, ..) if restarted => {
                 let latest = joblog::latest(folder, count)?;
                 Ok(latest
                     .iter()
@@ -139,7 +153,7 @@ impl Results {
 
     fn put(&mut self, record: &Record) -> Result<()> {
         match self {
-            Results::Folder(_, log) => log.append(record),
+            Results::Folder(_, log, _) => log.append(record),
             Results::Stdout(file, message) => {
                 let line = serde_json::to_string(record)? + "\n";
                 io::stdout().lock().write_all(line.as_bytes())?;

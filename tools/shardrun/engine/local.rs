@@ -25,8 +25,10 @@ use crate::worker;
 /// What the threads share.
 struct Work {
     runner: Runner,
-    items: Items,
+    items: Arc<Items>,
     todo: Vec<u64>,
+    chunk: usize,
+    jitter: Option<f64>,
     next: AtomicUsize,
     stop: AtomicBool,
     log: Mutex<JobLog>,
@@ -74,8 +76,10 @@ impl Work {
     fn new(job: &Job, folder: &Folder) -> Result<Self> {
         Ok(Work {
             runner: Runner::new(job.head.clone(), Said::Kept(folder.clone()))?,
-            items: job.items.clone(),
+            items: Arc::clone(&job.items),
             todo: job.todo.clone(),
+            chunk: job.settings.chunk,
+            jitter: job.head.limits.jitter,
             next: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             log: Mutex::new(JobLog::open(folder)?),
@@ -83,13 +87,19 @@ impl Work {
         })
     }
 
-    /// Takes item after item until there are none left.
+    /// Takes task after task until there are none left.
     fn run(&self, results: &Sender<Result<Record>>) {
-        while !self.stop.load(Ordering::Relaxed) && !signals::is_ending() {
-            let Some(&index) = self.todo.get(self.next.fetch_add(1, Ordering::Relaxed)) else { return };
-            let result = self.run_item(index);
-            if results.send(result).is_err() {
-                return; // the run has failed
+        loop {
+            let first = self.next.fetch_add(self.chunk, Ordering::Relaxed);
+            let Some(task) = self.todo.get(first..) else { return };
+            if !task.is_empty() {
+                worker::wait_at_random(self.jitter);
+            }
+            for &index in &task[..task.len().min(self.chunk)] {
+                let over = self.stop.load(Ordering::Relaxed) || signals::is_ending();
+                if over || results.send(self.run_item(index)).is_err() {
+                    return;
+                }
             }
         }
     }

@@ -30,7 +30,7 @@ const LATER: Duration = Duration::from_secs(10);
 pub fn run(job: &Job) -> Result<Outcome> {
     if job.todo.is_empty() {
         messages::detail(&format!("all {} are done", counted(job.items.count(), "item")));
-        return Ok(Outcome::default());
+        return Ok(Tally::of("item").into());
     }
     match job.settings.on {
         Engine::Local => return local::run(job),
