@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{counts, log, read, shardrun};
-use crate::support::{bash, dir, list, venv};
+use crate::support::{bash, dir, list, run, tool, venv};
 
 const SITE: &str = r#"
 [batch]
@@ -80,7 +80,7 @@ fn a_mistake_in_the_sites_file_says_where() {
 fn programs_that_are_missing_say_how_to_get_them() {
     let folder = dir();
     let path = folder.path();
-    let program = crate::support::tool("shardrun");
+    let program = tool("shardrun");
     std::os::unix::fs::symlink(&program, path.join("shardrun")).unwrap();
     for (flags, said) in [
         ("--on slurm", "scontrol: not found on this machine (install it: Debian's package slurm-client)"),
@@ -141,7 +141,7 @@ fn a_worker_needs_nothing_but_its_bundle() {
         )
     };
     let bundle = format!("{}\n[[4,\"a\"],[5,\"b\"]]\n[[6,\"c\"]]\n", head(&path.display().to_string()));
-    let done = crate::support::run("shardrun", ["item", "-"]).stdin(bundle.clone()).done().status(3);
+    let done = run("shardrun", ["item", "-"]).stdin(bundle.clone()).done().status(3);
     let lines: Vec<Value> = done.stdout_text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(
         (&lines[0]["item"], &lines[0]["state"], &lines[0]["stderr"]),
@@ -160,8 +160,8 @@ fn a_worker_needs_nothing_but_its_bundle() {
     assert_eq!(read(path, "6.txt"), "c\n");
     shardrun(path, ["item", "b.jsonl.gz", "2"]).fails(1, "shardrun: b.jsonl.gz: there is no task 2");
     let lost = format!("{}\n[[1,\"x\"]]\n", head("/no/such/folder"));
-    crate::support::run("shardrun", ["item", "-"]).stdin(lost).done().status(1).stderr_has("/no/such/folder: not on ");
-    crate::support::run("shardrun", ["item", "-"]).fails(1, "shardrun: stdin: empty: not even a plan");
+    run("shardrun", ["item", "-"]).stdin(lost).done().status(1).stderr_has("/no/such/folder: not on ");
+    run("shardrun", ["item", "-"]).fails(1, "shardrun: stdin: empty: not even a plan");
 }
 
 fn manifests(path: &Path, version: &str, more: &[&str]) -> Vec<Value> {
@@ -217,7 +217,7 @@ fn manifests_fit_the_schemas_of_every_version() {
         }
     }
     let validate = |documents: &[(String, Value)]| {
-        let mut python = crate::support::bash("\"$PYTHON\" -c \"$CHECK\"");
+        let mut python = bash("\"$PYTHON\" -c \"$CHECK\"");
         python = python.env("PYTHON", venv(&["kubernetes-validate"]).to_str().unwrap()).env("CHECK", check);
         python.stdin(serde_json::to_vec(documents).unwrap()).done()
     };

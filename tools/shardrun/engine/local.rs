@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,7 +30,8 @@ struct Work {
     chunk: usize,
     jitter: Option<f64>,
     next: AtomicUsize,
-    stop: AtomicBool,
+    failed: AtomicU64,
+    max_failures: u64,
     log: Mutex<JobLog>,
     started: File,
 }
@@ -61,12 +62,9 @@ pub fn run(job: &Job) -> Result<Outcome> {
             progress::add_failed();
             worker::tell(&record);
         }
-        if most.is_some_and(|most| tally.count_failed() > most) {
-            work.stop.store(true, Ordering::Relaxed);
-        }
     }
     let ended = tally.count_done() + tally.count_failed();
-    if ended < job.todo.len() as u64 && !work.stop.load(Ordering::Relaxed) {
+    if ended < job.todo.len() as u64 && !work.has_failed() {
         bail!(Bug); // a thread is gone without a word
     }
     Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(most.unwrap_or(0))) })
@@ -81,7 +79,8 @@ impl Work {
             chunk: job.settings.chunk,
             jitter: job.head.limits.jitter,
             next: AtomicUsize::new(0),
-            stop: AtomicBool::new(false),
+            failed: AtomicU64::new(0),
+            max_failures: job.head.limits.max_failures.unwrap_or(u64::MAX),
             log: Mutex::new(JobLog::open(folder)?),
             started: File::create(folder.path().join("started"))?,
         })
@@ -96,7 +95,7 @@ impl Work {
                 worker::wait_at_random(self.jitter);
             }
             for &index in &task[..task.len().min(self.chunk)] {
-                let over = self.stop.load(Ordering::Relaxed) || signals::is_ending();
+                let over = self.has_failed() || signals::is_ending();
                 if over || results.send(self.run_item(index)).is_err() {
                     return;
                 }
@@ -104,11 +103,17 @@ impl Work {
         }
     }
 
+    /// Whether more items have failed than may.
+    fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed) > self.max_failures
+    }
+
     fn run_item(&self, index: u64) -> Result<Record> {
         // One small write: a reader of the file sees whole lines.
         (&self.started).write_all(format!("{index} {:.3}\n", joblog::now()).as_bytes()).context("the run folder")?;
         let record = self.items.with(index, |item| self.runner.run(item))?;
         signals::yield_to_signal();
+        self.failed.fetch_add(u64::from(record.state == State::Failed), Ordering::Relaxed);
         self.log.lock().unwrap_or_else(PoisonError::into_inner).append(&record)?;
         Ok(record)
     }
