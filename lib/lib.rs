@@ -19,6 +19,7 @@ pub mod child;
 pub mod cli;
 pub mod compression;
 pub mod digest;
+pub mod duration;
 pub mod expression;
 pub mod guard;
 pub mod failure;

@@ -43,6 +43,7 @@ fn page(command: &Command, out: &mut dyn Write) -> Result<()> {
     for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
         option(argument, out)?;
     }
+    commands(command, out)?;
     examples(&text(command.get_after_long_help()), out)?;
     writeln!(out, ".SH EXIT STATUS\n{}", EXIT_STATUS)?;
     writeln!(out, ".SH SEE ALSO\n.BR tarpipe (7),\n.BR tarpipe-cookbook (7)")?;
@@ -53,6 +54,22 @@ const EXIT_STATUS: &str = "0 when everything asked was done; 1 when the run fail
 3 when the stream is whole but too many items failed; 128+N when ended by signal N.
 See
 .BR tarpipe (7).";
+
+/// What the tool can be told to do besides its main work, with the flags of each.
+fn commands(command: &Command, out: &mut dyn Write) -> Result<()> {
+    let mut shown = command.get_subcommands().filter(|command| !command.is_hide_set()).peekable();
+    if shown.peek().is_some() {
+        writeln!(out, ".SH COMMANDS")?;
+    }
+    for command in shown {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        writeln!(out, ".SS {}\n{}", escape(command.get_name()), escape(&sentences(&about)))?;
+        for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+            option(argument, out)?;
+        }
+    }
+    Ok(())
+}
 
 /// What follows the tool's name in the usage line.
 fn synopsis(command: &Command) -> String {

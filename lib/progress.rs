@@ -18,6 +18,8 @@ static FAILED: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 /// Stored bytes of all sources; 0 while unknown.
 static TOTAL: AtomicU64 = AtomicU64::new(0);
+/// Where items are counted instead of samples and bytes: how many there are.
+static ITEMS: AtomicU64 = AtomicU64::new(0);
 static BAR: OnceLock<ProgressBar> = OnceLock::new();
 /// What a run with several phases does now, and since when.
 static PHASE: Mutex<Option<(&str, Instant)>> = Mutex::new(None);
@@ -49,6 +51,11 @@ pub fn begin_phase(name: &'static str, total: Option<u64>) {
     [&SAMPLES, &BYTES].iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
     expect(total);
     *PHASE.lock().unwrap_or_else(PoisonError::into_inner) = Some((name, Instant::now()));
+}
+
+/// Counts items instead of samples, of which there are so many.
+pub fn count_items(total: u64) {
+    ITEMS.store(total, Ordering::Relaxed);
 }
 
 /// Counts the bytes read through it.
@@ -107,10 +114,14 @@ fn stdout_is_pipe() -> bool {
 
 fn draw(started: Instant) {
     let Some(bar) = BAR.get() else { return };
-    let total = TOTAL.load(Ordering::Relaxed);
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let (total, at) = match load(&ITEMS) {
+        0 => (load(&TOTAL), load(&BYTES)),
+        items => (items, load(&SAMPLES) + load(&FAILED)),
+    };
     if total > 0 {
         bar.set_length(total);
-        bar.set_position(BYTES.load(Ordering::Relaxed));
+        bar.set_position(at);
     }
     bar.set_message(line(started));
 }
@@ -120,7 +131,10 @@ fn line(started: Instant) -> String {
     let phase = *PHASE.lock().unwrap_or_else(PoisonError::into_inner);
     let (name, since) = phase.map_or(("", started), |(name, since)| (name, since));
     let colon = if name.is_empty() { "" } else { ": " };
-    let counts = describe(load(&SAMPLES), load(&BYTES), load(&TOTAL), since.elapsed());
+    let counts = match load(&ITEMS) {
+        0 => describe(load(&SAMPLES), load(&BYTES), load(&TOTAL), since.elapsed()),
+        items => describe_items(load(&SAMPLES) + load(&FAILED), items, since.elapsed()),
+    };
     let mut text = format!("{name}{colon}{counts}");
     if load(&FAILED) > 0 {
         text += &format!(", {} failed", load(&FAILED));
@@ -141,6 +155,17 @@ fn describe(samples: u64, bytes: u64, total: u64, elapsed: Duration) -> String {
     text
 }
 
+/// `12 of 148 items, 0.4/s, 8 %, 5:40 left`
+fn describe_items(ended: u64, items: u64, elapsed: Duration) -> String {
+    let rate = ended as f64 / elapsed.as_secs_f64().max(0.001);
+    let mut text = format!("{ended} of {items} items, {rate:.1}/s, {:.0} %", 100.0 * ended as f64 / items as f64);
+    if ended > 0 {
+        let left = (items.saturating_sub(ended) as f64 / rate) as u64;
+        text += &format!(", {}:{:02} left", left / 60, left % 60);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,6 +176,12 @@ mod tests {
         begin_phase("merging", Some(100));
         let said = line(Instant::now());
         assert!(said.starts_with("merging: 0 samples, 0/s, "), "{said}");
+    }
+
+    #[test]
+    fn items_have_a_rate_too() {
+        assert_eq!(describe_items(5, 20, Duration::from_secs(10)), "5 of 20 items, 0.5/s, 25 %, 0:30 left");
+        assert_eq!(describe_items(0, 20, Duration::from_secs(10)), "0 of 20 items, 0.0/s, 0 %");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 type Codes = BTreeMap<&'static str, u64>;
 
 /// Counts of what was done and what was left out.
@@ -80,7 +82,7 @@ impl Tally {
 }
 
 /// How many failures a run bears: `N` or `P%` of all items.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum MaxFailures {
     /// So many.
     Count(u64),

@@ -1,4 +1,4 @@
-//! INT, TERM and HUP: children are ended, temporary files removed, and the process dies of
+//! INT, TERM, HUP and USR1 (which engines send before they end a job): children are ended, temporary files removed, and the process dies of
 //! the signal, so that a shell sees 128+N and stops its loop.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 /// What must not outlive the process.
@@ -18,7 +18,9 @@ struct Guarded {
     ending: bool,
 }
 
-type Hook = Box<dyn FnOnce() + Send>;
+type Hook = Box<dyn FnOnce(i32) + Send>;
+
+const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1];
 
 static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
 
@@ -33,18 +35,22 @@ static RECEIVED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Starts to listen. Called once, by `cli::main`.
 pub fn listen() -> std::io::Result<()> {
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in SIGNALS {
         signal_hook::flag::register(signal, Arc::clone(&RECEIVED))?;
     }
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = Signals::new(SIGNALS)?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
             let hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(hook) = hook {
-                hook();
+                hook(signal);
             }
             clean_up();
-            // Does not return: the default action of all three is to end the process.
+            if std::process::id() == 1 {
+                // The first process of a container is deaf to signals that have their default action.
+                signal_hook::low_level::exit(128 + signal);
+            }
+            // Does not return: the default action of all four is to end the process.
             _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     })?;
@@ -59,9 +65,9 @@ pub fn yield_to_signal() {
     }
 }
 
-/// Runs `hook` between a signal and the end, for a tool that has last words: a report of what is
-/// not done. It must return soon.
-pub fn before_end(hook: impl FnOnce() + Send + 'static) {
+/// Runs `hook`, which is told the signal, between it and the end, for a tool that has last words: a
+/// report of what is not done. It must return soon.
+pub fn before_end(hook: impl FnOnce(i32) + Send + 'static) {
     *HOOK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
 }
 

@@ -14,6 +14,7 @@ mod hostile;
 mod http;
 mod kills;
 mod manual;
+mod shardrun;
 mod tarcat;
 mod tarcheck;
 mod tarcreate;

@@ -95,6 +95,11 @@ impl Compression {
         Some(Compression { format: known.format, level: known.usual_level })
     }
 
+    /// Whether bytes begin as those of a known format do.
+    pub fn recognises(head: &[u8]) -> bool {
+        KNOWN.iter().any(|known| head.starts_with(known.magic))
+    }
+
     /// Wraps `out` so that what is written is compressed, by up to `threads` threads where
     /// the format allows. The bytes do not depend on their number.
     pub fn encoder<W: Write + Send + 'static>(self, out: W, threads: usize) -> io::Result<Encoder<W>> {

@@ -88,6 +88,12 @@ impl Sink {
         Sink::try_create(name, options).with_context(|| display(name))
     }
 
+    /// The same for bytes that are stored as they come, whatever the suffix says.
+    pub fn create_as_is(name: &str) -> Result<Self> {
+        let place = Place::create(name).with_context(|| display(name))?;
+        Ok(Sink { name: display(name), layer: Layer::Plain(Target { place, bytes: 0, digest: None }) })
+    }
+
     fn try_create(name: &str, options: Options) -> Result<Self> {
         let target = Target { place: Place::create(name)?, bytes: 0, digest: options.digest.then(Digest::new) };
         let layer = match options.compression.or_else(|| suffix_of(name)) {

@@ -13,6 +13,7 @@ mod format;
 mod json;
 mod jsonl;
 mod parquet;
+mod tables;
 mod text;
 mod txt;
 
@@ -27,6 +28,7 @@ use crate::source;
 pub use cell::Cell;
 pub use export::{Datum, Export};
 pub use format::Format;
+pub use tables::Tables;
 
 /// One row.
 #[derive(Debug)]

@@ -10,11 +10,10 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper_util::client::proxy::matcher::Matcher;
 use tarpipe::cli::{self, Parallel, Talk, Usage};
 use tarpipe::report::MaxFailures;
-use tarpipe::{names, size};
+use tarpipe::{duration, names, size};
 
 use super::address::Rules;
 use super::body::Limits;
-use super::duration;
 use super::hash::Hash;
 use super::hosts::Politeness;
 use super::optout::{self, OptOut};

@@ -7,7 +7,6 @@ mod body;
 mod budget;
 mod connect;
 mod cookies;
-mod duration;
 mod engine;
 mod entry;
 mod failure;
@@ -85,7 +84,7 @@ fn run(args: Args) -> Result<Outcome> {
 /// Lets a signal stop the run first and wait until the report is whole.
 fn listen(stop: watch::Sender<bool>) -> std::sync::mpsc::Sender<()> {
     let (ended, wait) = std::sync::mpsc::channel();
-    signals::before_end(move || {
+    signals::before_end(move |_| {
         _ = stop.send(true);
         _ = wait.recv_timeout(LAST_WORDS);
     });

@@ -5,9 +5,7 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use tarpipe::cli::Outcome;
 use tarpipe::sink::{Options, Sink};
-use tarpipe::table::{Columns, Flow, Row, Visitor};
-
-use super::tables::Tables;
+use tarpipe::table::{Columns, Flow, Row, Tables, Visitor};
 
 /// Writes one line.
 pub fn say(output: &str, text: impl std::fmt::Display) -> Result<Outcome> {

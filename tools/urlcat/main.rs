@@ -5,7 +5,6 @@ mod inspect;
 mod line;
 mod pick;
 mod place;
-mod tables;
 mod unique;
 
 use std::process::ExitCode;
@@ -18,11 +17,10 @@ use tarpipe::expression::Expression;
 use tarpipe::rank::Rank;
 use tarpipe::sink::{Options, Sink};
 use tarpipe::slice::Slice;
-use tarpipe::table::Format;
+use tarpipe::table::{Flow, Format, Tables};
 
 use pick::{Lines, Pick};
 use place::{Place, Range};
-use tables::Tables;
 
 /// Concatenate tables of URLs into rows for fetch; pick, slice, sample and dedupe them
 ///
@@ -178,7 +176,7 @@ fn run(args: Args) -> Result<Outcome> {
     let place = args.place(&tables)?;
     let sink = Sink::create(&args.output, Options::default())?;
     let mut pick = Pick::new(&args, place, Some(Lines::new(sink)))?;
-    tables.visit(&mut pick)?;
+    visit(&tables, &mut pick)?;
     pick.finish()
 }
 
@@ -201,6 +199,19 @@ impl Args {
     }
 }
 
+/// Hands all rows to `pick`. A table that cannot be read ends the run, unless bad ones are to be skipped.
+fn visit(tables: &Tables, pick: &mut Pick<'_>) -> Result<()> {
+    for (name, table) in tables.each() {
+        pick.begin(name);
+        match table.and_then(|table| pick.read(table)) {
+            Ok(Flow::Continue(())) => {}
+            Ok(Flow::Break(())) => break,
+            Err(err) => pick.bad_table(err)?,
+        }
+    }
+    Ok(())
+}
+
 /// How many rows come out of all tables, before --shard.
 fn count(args: &Args, tables: &Tables) -> Result<u64> {
     let is_plain =
@@ -209,7 +220,7 @@ fn count(args: &Args, tables: &Tables) -> Result<u64> {
         return Ok(rows);
     }
     let mut pick = Pick::new(args, Place::All, None)?;
-    tables.visit(&mut pick)?;
+    visit(tables, &mut pick)?;
     Ok(pick.count())
 }
 

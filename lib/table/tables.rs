@@ -3,12 +3,10 @@
 use std::io::{Cursor, IsTerminal, stdin};
 use std::path::Path;
 
+use super::{Columns, Flow, Format, Row, Table, Visitor};
+use crate::cli::Usage;
+use crate::{names, source};
 use anyhow::{Context, Result, bail};
-use tarpipe::cli::Usage;
-use tarpipe::table::{Flow, Format, Table};
-use tarpipe::{names, source};
-
-use super::pick::Pick;
 
 /// Names of tables, and rows that were named in their place.
 pub struct Tables {
@@ -23,7 +21,7 @@ enum Part {
 }
 
 impl Tables {
-    /// Expands what the user named.
+    /// Expands what the user named: braces, folders, globs; a URL that is no table is a row itself.
     pub fn find(specs: &[String], files_from: &[String], format: Option<Format>) -> Result<Self> {
         let mut parts = Vec::new();
         for spec in specs {
@@ -76,19 +74,21 @@ impl Tables {
         Ok((part.name(), self.open(part)?))
     }
 
-    /// Hands all rows to `pick`. A table that cannot be read ends the run, unless bad ones are
-    /// to be skipped.
-    pub fn visit(&self, pick: &mut Pick<'_>) -> Result<()> {
-        for part in &self.parts {
-            pick.begin(part.name());
-            let read = self.open(part).and_then(|table| pick.read(table));
-            match read {
-                Ok(Flow::Continue(())) => {}
-                Ok(Flow::Break(())) => break,
-                Err(err) => pick.bad_table(err)?,
-            }
+    /// Every table in turn, by its name; one that cannot be opened is an error in its place.
+    pub fn each(&self) -> impl Iterator<Item = (String, Result<Table>)> + '_ {
+        self.parts.iter().map(|part| (part.name(), self.open(part)))
+    }
+
+    /// The number of rows of all tables, read where they do not know it.
+    pub fn count_rows(&self) -> Result<u64> {
+        if let Some(known) = self.known_rows()? {
+            return Ok(known);
         }
-        Ok(())
+        let mut count = Count(0);
+        for (name, table) in self.each() {
+            _ = table?.visit(&Columns::All, &mut count).with_context(|| name)?;
+        }
+        Ok(count.0)
     }
 
     fn open(&self, part: &Part) -> Result<Table> {
@@ -96,6 +96,19 @@ impl Tables {
             Part::Urls(urls) => Table::from_stream(Box::new(Cursor::new(urls.clone())), Format::Txt),
             Part::Table(name) => Table::open(name, self.format),
         }
+    }
+}
+
+struct Count(u64);
+
+impl Visitor for Count {
+    fn row(&mut self, _: &Row<'_>) -> Result<Flow> {
+        self.0 += 1;
+        Ok(Flow::Continue(()))
+    }
+
+    fn bad_row(&mut self, number: u64, why: &str) -> Result<Flow> {
+        bail!("row {number}: {why}")
     }
 }
 

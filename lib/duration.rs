@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// `20`, `20s`, `500ms`, `2m`, `1h`: seconds where no unit is given.
+/// Reads a time: `20`, `20s`, `500ms`, `2m`, `1h`: seconds where no unit is given.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

@@ -1,0 +1,246 @@
+//! What engines are given, without the engines: scripts, manifests, bundles, and programs that are missing.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{counts, log, read, shardrun};
+use crate::support::{bash, dir, list, run, tool, venv};
+
+const SITE: &str = r#"
+[batch]
+partition = "cpu"
+exclusive = true
+[interactive]
+time = "1:00"
+[worker]
+setup = "module load ffmpeg"
+env = { OMP_NUM_THREADS = "1" }
+shardrun = "/opt/bin/shardrun"
+[k8s]
+image = "registry/tools:1"
+service_account = "runner"
+secrets = ["s3"]
+env = { AWS_REGION = "eu" }
+grace = 60
+resources = { requests = { cpu = "1", memory = "1Gi" }, limits = { memory = "2Gi" } }
+volumes = [
+  { name = "data", mount = "/data", persistentVolumeClaim = { claimName = "data" } },
+  { name = "host", mount = "/host", read_only = true, sub_path = "x", hostPath = { path = "/mnt" } },
+]
+pod = { nodeSelector = { disk = "ssd" }, tolerations = [{ key = "spot", operator = "Exists" }] }
+container = { imagePullPolicy = "IfNotPresent" }
+"#;
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_script_for_slurm_has_the_sites_flags() {
+    let folder = dir();
+    let path = folder.path();
+    std::fs::write(path.join("site.toml"), SITE).unwrap();
+    let flags = ["--on", "slurm", "--dry-run", "--config", "site.toml", "-n", "100", "--chunk", "7", "-j", "4"];
+    let more = ["--after", "17,18", "--slurm-arg=--qos=low", "--run", "r", "-o", "{}", "true"];
+    let script = text(shardrun(path, flags.iter().chain(&more)).ok());
+    for line in [
+        "# 15 tasks in 1 arrays: sbatch --parsable --exclusive --partition=cpu --dependency=afterok:17:18 --kill-on-invalid-dep=yes --qos=low",
+        "#SBATCH --array=0-14%4",
+        "#SBATCH --signal=B:USR1@60",
+        "export OMP_NUM_THREADS=1",
+        "module load ffmpeg",
+        "exec /opt/bin/shardrun item r/submit-NNN $((0 + SLURM_ARRAY_TASK_ID))",
+    ] {
+        assert!(script.lines().any(|found| found == line), "no line {line:?} in\n{script}");
+    }
+    let inside = text(shardrun(path, flags.iter().chain(&["--interactive"]).chain(&more)).ok());
+    assert!(inside.contains("seq 0 14 | xargs -P 4 -I@ srun --quiet --exact"), "{inside}");
+    assert_eq!(list(path), ["site.toml"]);
+}
+
+#[test]
+fn a_mistake_in_the_sites_file_says_where() {
+    let folder = dir();
+    let path = folder.path();
+    for (file, said) in [
+        ("[batch]\npartition = \n", "site.toml: line 2: "),
+        ("[bacth]\npartition = 'x'\n", "site.toml: line 1: unknown field `bacth`"),
+        ("[batch]\nx = { y = 1 }\n", "--config: x: a flag's value is a text, a number, true, or a list of these"),
+    ] {
+        std::fs::write(path.join("site.toml"), file).unwrap();
+        let flags = ["--on", "slurm", "--dry-run", "--config", "site.toml", "-n", "1", "true"];
+        shardrun(path, flags).done().status(1).stderr_has(&format!("shardrun: {said}"));
+    }
+    shardrun(path, ["--on", "slurm", "--config", "none.toml", "-n", "1", "true"])
+        .fails(1, "shardrun: none.toml: No such file or directory (os error 2)");
+}
+
+#[test]
+fn programs_that_are_missing_say_how_to_get_them() {
+    let folder = dir();
+    let path = folder.path();
+    let program = tool("shardrun");
+    std::os::unix::fs::symlink(&program, path.join("shardrun")).unwrap();
+    for (flags, said) in [
+        ("--on slurm", "scontrol: not found on this machine (install it: Debian's package slurm-client)"),
+        (
+            "--on k8s --image x",
+            "kubectl: not found on this machine (install it: https://kubernetes.io/docs/tasks/tools or Debian's package kubernetes-client)",
+        ),
+        ("--on ray", "python3: not found on this machine (install it: Debian's package python3)"),
+    ] {
+        let script = format!("PATH={} ./shardrun {flags} -n 1 true", path.join("empty").display());
+        bash(&script).cwd(path).fails(1, &format!("shardrun: {said}"));
+    }
+    for (engine, package) in [("spark", "pyspark"), ("ray", "ray")] {
+        std::fs::write(path.join("python"), "#!/bin/sh\nexit 4\n").unwrap();
+        let script = format!("chmod +x python; ./shardrun --on {engine} --launcher ./python -n 1 true");
+        let said = format!("shardrun: {engine} is not installed for ./python (pip install {package})");
+        bash(&script).cwd(path).fails(1, &said);
+    }
+}
+
+/// A driver in a few lines of shell, which does what the contract asks.
+#[test]
+fn a_driver_takes_bundles_to_workers_and_results_back() {
+    let folder = dir();
+    let path = folder.path();
+    let driver = r#"#!/bin/bash
+shift; submission=$1 run=$3 shardrun=$5
+[ "$6 $7 $8 $9 ${10} ${11}" = "-j 2 --master local[2] -- extra" ] || exit 9
+for bundle in "$submission"/*.jsonl; do
+  head=$(head -n 1 "$bundle")
+  tail -n +2 "$bundle" | while read -r task; do
+    printf '%s\n%s\n' "$head" "$task" | "$shardrun" item - || [ $? = 3 ]
+  done
+done | "$shardrun" record "$run"
+"#;
+    std::fs::write(path.join("launcher"), driver).unwrap();
+    bash("chmod +x launcher").cwd(path).ok();
+    let flags = ["--on", "spark", "--launcher", "./launcher", "--master", "local[2]", "--engine-arg=extra", "-j", "2"];
+    let more = ["--run", "r", "-n", "5", "--chunk", "2", "-o", "o-{}", "echo said {} >&2; [ {} != 3 ]; echo {}"];
+    let done = shardrun(path, flags.iter().chain(&more)).done().status(3);
+    done.stderr_has(
+        "shardrun: item 3 (3): the command failed with exit status 1\nshardrun: 4 items; failed 1 (1 exit_status)",
+    );
+    assert_eq!(counts(path), [4, 0, 1, 0]);
+    assert_eq!(log(path)[3]["code"], "exit_status");
+    let said = text(shardrun(path, ["logs", "r", "--failed"]).ok());
+    assert_eq!(said, "==> item 3 (3): the command failed with exit status 1\nsaid 3\n");
+    assert!(list(path.join("r/submit-000")).contains(&"driver.py".to_owned()));
+}
+
+#[test]
+fn a_worker_needs_nothing_but_its_bundle() {
+    let folder = dir();
+    let path = folder.path();
+    let head = |cwd: &str| {
+        format!(
+            r#"{{"shardrun":"0.1.0","pipeline":"echo e-{{}} >&2; [ {{}} != b ]; echo {{}}","output":"{{i}}.txt","also":[],"count":9,"numbers":false,"sha256":"","cwd":"{cwd}","retries":1,"timeout":null,"jitter":null,"redo":false,"max_failures":null}}"#
+        )
+    };
+    let bundle = format!("{}\n[[4,\"a\"],[5,\"b\"]]\n[[6,\"c\"]]\n", head(&path.display().to_string()));
+    let done = run("shardrun", ["item", "-"]).stdin(bundle.clone()).done().status(3);
+    let lines: Vec<Value> = done.stdout_text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        (&lines[0]["item"], &lines[0]["state"], &lines[0]["stderr"]),
+        (&4.into(), &"done".into(), &"e-a\n".into())
+    );
+    assert_eq!((&lines[1]["state"], &lines[1]["attempts"]), (&"failed".into(), &2.into()));
+    assert_eq!(read(path, "4.txt"), "a\n");
+    // Again: what is there is not made anew. As a compressed file, with a number and a place for the message.
+    std::fs::write(path.join("b.jsonl"), bundle).unwrap();
+    bash("gzip b.jsonl").cwd(path).ok();
+    let again = shardrun(path, ["item", "--final", "b.jsonl.gz"]).env("SHARDRUN_MESSAGE", "message").done().status(0);
+    assert!(again.stdout_text().contains(r#""attempts":0"#));
+    let message = read(path, "message");
+    assert!(message.lines().count() == 2 && message.contains(r#""stderr":"e-b\n""#), "{message}");
+    shardrun(path, ["item", "b.jsonl.gz"]).env("JOB_COMPLETION_INDEX", "1").done().status(0);
+    assert_eq!(read(path, "6.txt"), "c\n");
+    shardrun(path, ["item", "b.jsonl.gz", "2"]).fails(1, "shardrun: b.jsonl.gz: there is no task 2");
+    let lost = format!("{}\n[[1,\"x\"]]\n", head("/no/such/folder"));
+    run("shardrun", ["item", "-"]).stdin(lost).done().status(1).stderr_has("/no/such/folder: not on ");
+    run("shardrun", ["item", "-"]).fails(1, "shardrun: stdin: empty: not even a plan");
+}
+
+fn manifests(path: &Path, version: &str, more: &[&str]) -> Vec<Value> {
+    std::fs::write(path.join("site.toml"), format!("{SITE}version = \"{version}\"\n")).unwrap();
+    let flags = ["--on", "k8s", "--dry-run", "--config", "site.toml", "-n", "3", "-j", "2", "-o", "/data/{}", "true"];
+    let shown = text(shardrun(path, flags.iter().chain(more)).ok());
+    shown.split("\n---\n").map(|document| serde_json::from_str(document).unwrap()).collect()
+}
+
+#[test]
+fn manifests_use_what_a_server_has() {
+    let folder = dir();
+    let path = folder.path();
+    let spec = |version: &str| manifests(path, version, &[])[1]["spec"].clone();
+    let recent = spec("1.29");
+    assert_eq!(
+        (&recent["completionMode"], &recent["completions"], &recent["parallelism"]),
+        (&"Indexed".into(), &3.into(), &2.into())
+    );
+    assert_eq!(recent["backoffLimitPerIndex"], 3);
+    assert_eq!(recent["podFailurePolicy"]["rules"][0]["action"], "FailIndex");
+    let middle = spec("1.26");
+    assert_eq!((&middle["backoffLimitPerIndex"], &middle["backoffLimit"]), (&Value::Null, &9.into()));
+    assert_eq!(middle["podFailurePolicy"]["rules"][0]["action"], "Ignore");
+    assert_eq!(spec("1.21")["podFailurePolicy"], Value::Null);
+    for plain in [manifests(path, "1.20", &[]), manifests(path, "1.31", &["--plain-jobs", "--wait"])] {
+        assert_eq!(plain.len(), 4, "a ConfigMap and three Jobs");
+        let pod = &plain[3]["spec"]["template"];
+        assert_eq!(pod["spec"]["containers"][0]["env"][1]["value"], "2");
+        assert_eq!(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"], "2");
+    }
+    let container = &recent["template"]["spec"]["containers"][0];
+    assert_eq!(container["volumeMounts"][2]["subPath"], "x");
+    assert_eq!(container["envFrom"][0]["secretRef"]["name"], "s3");
+    let flags = ["--on", "k8s", "--dry-run", "-n", "3", "true"];
+    shardrun(path, flags).fails(2, "shardrun: --on k8s needs --image, or image in the section k8s of --config");
+    let flags = ["--on", "k8s", "--image", "x", "--plain-jobs", "-j", "2", "--dry-run", "-n", "3", "true"];
+    shardrun(path, flags).fails(2, "shardrun: --plain-jobs with -j needs --wait: nobody else could hold the Jobs back");
+}
+
+#[test]
+fn manifests_fit_the_schemas_of_every_version() {
+    let folder = dir();
+    let path = folder.path();
+    let check = "import json, sys, kubernetes_validate\n\
+        for version, document in json.load(sys.stdin):\n    kubernetes_validate.validate(document, version, strict=True)";
+    let mut all = Vec::new();
+    for minor in 25..=37 {
+        let version = format!("1.{minor}");
+        let flags: [&[&str]; 2] = [&["--max-failures", "1"], &["--plain-jobs", "--wait"]];
+        for more in flags {
+            all.extend(manifests(path, &version, more).into_iter().map(|document| (version.clone(), document)));
+        }
+    }
+    let validate = |documents: &[(String, Value)]| {
+        let mut python = bash("\"$PYTHON\" -c \"$CHECK\"");
+        python = python.env("PYTHON", venv(&["kubernetes-validate"]).to_str().unwrap()).env("CHECK", check);
+        python.stdin(serde_json::to_vec(documents).unwrap()).done()
+    };
+    validate(&all).status(0);
+    // The check can fail.
+    all[1].1["spec"]["complettions"] = 3.into();
+    validate(&all[..2]).status(1).stderr_has("complettions");
+}
+
+#[test]
+fn half_a_million_items_are_cut_into_jobs_that_fit() {
+    let folder = dir();
+    let path = folder.path();
+    let names: String =
+        (0..30_000).map(|i| format!("s3://bucket/{:016x}/train-{i:06}.tar\n", i * 0x9e37_79b9_7f4a_u64)).collect();
+    std::fs::write(path.join("names"), names).unwrap();
+    let flags = ["--on", "k8s", "--image", "x", "--dry-run", "-T", "names", "-o", "/out/{base}", "true"];
+    let shown = text(shardrun(path, flags).ok());
+    let documents: Vec<Value> =
+        shown.split("\n---\n").map(|document| serde_json::from_str(document).unwrap()).collect();
+    let tasks: u64 = documents.iter().filter_map(|document| document["spec"]["completions"].as_u64()).sum();
+    assert_eq!(tasks, 30_000);
+    for document in documents.iter().filter(|document| document["kind"] == "ConfigMap") {
+        assert!(document.to_string().len() < 1 << 20, "a ConfigMap is larger than its limit");
+    }
+}

@@ -1,0 +1,90 @@
+//! Signals and death: partial outputs are gone, what was done stays, a resume completes.
+
+use std::path::Path;
+use std::process::{Child, Command};
+
+use super::{counts, is_gone, log, read, shardrun};
+use crate::support::{bash, dir, list, status};
+
+const FLAGS: [&str; 8] = ["--run", "r", "-n", "4", "-j", "2", "-o", "out/{}"];
+/// Items 0 and 1 are quick; the others wait in the middle of their output until there is a file `go`.
+const PIPELINE: &str =
+    "echo $$ >> pids; echo part; [ {} -lt 2 ] || { touch at-{}; while [ ! -e go ]; do sleep 0.05; done; }; echo whole";
+
+/// A run whose last two items are in the middle of their work.
+fn half_way(path: &Path) -> Child {
+    let child = shardrun(path, FLAGS.iter().chain(&[PIPELINE])).into_command().spawn().unwrap();
+    bash("while [ ! -e at-2 ] || [ ! -e at-3 ]; do sleep 0.02; done").cwd(path).ok();
+    child
+}
+
+fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap().success());
+}
+
+fn resume(path: &Path) {
+    std::fs::write(path.join("go"), "").unwrap();
+    shardrun(path, FLAGS.iter().chain(&[PIPELINE])).ok();
+    assert_eq!(counts(path), [4, 0, 0, 0]);
+    for i in 0..4 {
+        assert_eq!(read(path, &format!("out/{i}")), "part\nwhole\n");
+    }
+}
+
+#[test]
+fn a_signal_ends_a_run_and_the_next_completes_it() {
+    for (name, number) in [("INT", 2), ("TERM", 15), ("USR1", 10)] {
+        let folder = dir();
+        let path = folder.path();
+        let mut child = half_way(path);
+        assert_eq!(counts(path), [2, 2, 0, 0]);
+        signal(&child, name);
+        assert_eq!(status(child.wait().unwrap()), 128 + number);
+        assert_eq!(list(path.join("out")), ["0", "1"], "{name}");
+        assert_eq!(counts(path), [2, 0, 0, 2]);
+        for pid in read(path, "pids").lines() {
+            assert!(is_gone(pid), "something of it is left");
+        }
+        resume(path);
+    }
+}
+
+#[test]
+fn cancel_is_such_a_signal() {
+    let folder = dir();
+    let path = folder.path();
+    let mut child = half_way(path);
+    shardrun(path, ["cancel", "r"]).ok();
+    assert_eq!(status(child.wait().unwrap()), 143);
+    assert_eq!(counts(path), [2, 0, 0, 2]);
+    shardrun(path, ["cancel", "r"]).ok();
+    resume(path);
+}
+
+#[test]
+fn kill_9_loses_nothing_but_time() {
+    let folder = dir();
+    let path = folder.path();
+    let mut child = half_way(path);
+    signal(&child, "KILL");
+    child.wait().unwrap();
+    let visible = list(path.join("out")).into_iter().filter(|name| !name.starts_with(".tarpipe-")).collect::<Vec<_>>();
+    assert_eq!(visible, ["0", "1"]);
+    assert_eq!(counts(path), [2, 0, 0, 2]);
+    assert_eq!(log(path).len(), 2);
+    // What it had started lives on, and must not disturb the next run.
+    resume(path);
+    while !read(path, "pids").lines().all(is_gone) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(list(path.join("out")), ["0", "1", "2", "3"]);
+}
+
+#[test]
+fn what_an_item_leaves_running_is_ended() {
+    let folder = dir();
+    let path = folder.path();
+    shardrun(path, ["--run", "r", "-n", "1", "sleep 1000 > /dev/null 2>&1 & echo $! > left"]).ok();
+    let stat = format!("/proc/{}/stat", read(path, "left").trim());
+    assert!(!std::fs::read_to_string(stat).is_ok_and(|stat| !stat.contains(") Z ")), "it still runs");
+}

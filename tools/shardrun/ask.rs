@@ -1,0 +1,85 @@
+//! Programs of an engine that are asked or told something: with a time limit, for a client without its
+//! server may wait long, and with a word on how to get them.
+
+use std::io::{self, Read, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags};
+
+/// Where each program comes from.
+const SOURCES: [(&str, &str); 7] = [
+    ("sbatch", "Debian's package slurm-client"),
+    ("salloc", "Debian's package slurm-client"),
+    ("squeue", "Debian's package slurm-client"),
+    ("scancel", "Debian's package slurm-client"),
+    ("scontrol", "Debian's package slurm-client"),
+    ("kubectl", "https://kubernetes.io/docs/tasks/tools or Debian's package kubernetes-client"),
+    ("python3", "Debian's package python3"),
+];
+
+/// What a program said on stdout. A bad status is an error with the last line that it said on stderr.
+pub fn ask(words: &[&str], limit: Duration) -> Result<String> {
+    tell(words, "", limit)
+}
+
+/// The same for a program that reads `input`.
+pub fn tell(words: &[&str], input: &str, limit: Duration) -> Result<String> {
+    let program = words.first().copied().unwrap_or_default();
+    let mut command = Command::new(program);
+    command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|err| cannot_start(program, err))?;
+    let stdout = child.stdout.take().map(drain);
+    let stderr = child.stderr.take().map(drain);
+    let stdin = child.stdin.take();
+    let input = input.to_owned();
+    // A program may end before it has read everything; its status tells.
+    std::thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(input.as_bytes())));
+    let exit = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    if !ends_by(&exit, Instant::now() + limit)? {
+        _ = child.kill();
+        _ = child.wait();
+        bail!("{program}: no answer within {} s", limit.as_secs());
+    }
+    let status = child.wait()?;
+    let text = |reader: Option<std::thread::JoinHandle<String>>| {
+        reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
+    };
+    let (said, complaint) = (text(stdout), text(stderr));
+    if !status.success() {
+        let line = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it failed without a word");
+        bail!("{program}: {}", line.trim().trim_start_matches(&format!("{program}: ")));
+    }
+    Ok(said)
+}
+
+/// Says how to get a program that is missing.
+pub fn cannot_start(program: &str, err: io::Error) -> anyhow::Error {
+    if err.kind() != io::ErrorKind::NotFound {
+        return anyhow!(err).context(format!("cannot start {program}"));
+    }
+    let source = SOURCES.iter().find(|(name, _)| *name == program);
+    let hint = source.map_or_else(String::new, |(_, source)| format!(" (install it: {source})"));
+    anyhow!("{program}: not found on this machine{hint}")
+}
+
+fn drain(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        _ = pipe.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+fn ends_by(exit: &std::os::fd::OwnedFd, until: Instant) -> Result<bool> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(exit, PollFlags::IN)], Some(&left)) {
+            Err(rustix::io::Errno::INTR) => {}
+            ready => return Ok(ready.context("cannot wait for a program")? > 0),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! One attempt at an item: the script runs in a process group of its own, its stdout goes to the
+//! output, and the output is committed only when every stage succeeded.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, test_kill_process_group};
+use tarpipe::compression::Compression;
+use tarpipe::process;
+use tarpipe::signals;
+use tarpipe::sink::{Options, Sink};
+use tarpipe::source;
+
+use crate::samples;
+
+/// How long what a script started may go on after it: shells do not wait for `>(…)`.
+const GRACE: Duration = Duration::from_millis(500);
+/// Between the request to end and the end by force.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Why an attempt failed: a stable code, the words, and the exit status if there is one.
+#[derive(Debug)]
+pub struct Failure {
+    /// What the job log counts it under.
+    pub code: &'static str,
+    /// In words.
+    pub message: String,
+    /// 128+N after signal N.
+    pub exit: Option<i32>,
+}
+
+impl Failure {
+    fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Failure { code, message: message.into(), exit: None }
+    }
+}
+
+/// What was stored.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Made {
+    /// Bytes, after compression.
+    pub bytes: Option<u64>,
+    /// Samples, if it is an archive.
+    pub samples: Option<u64>,
+}
+
+/// What runs and where its output goes.
+pub struct Attempt<'a> {
+    /// The script, filled.
+    pub script: &'a str,
+    /// The environment of the item.
+    pub env: &'a [(&'static str, String)],
+    /// The name that stdout is committed to; without one it goes where stderr goes.
+    pub output: Option<&'a str>,
+    /// Files that must be there afterwards.
+    pub also: &'a [String],
+    /// How long it may take.
+    pub timeout: Option<Duration>,
+}
+
+impl Attempt<'_> {
+    /// Runs it; `stderr` is the child's.
+    pub fn run(&self, stderr: File) -> Result<Made, Failure> {
+        let target = self.output.map(Target::open).transpose()?;
+        let mut child = self.spawn(stderr)?;
+        let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
+        let listened = match (child.process.stdout.take(), target) {
+            (Some(stdout), Some(target)) => target.fill(stdout, deadline),
+            _ => Ok(None),
+        };
+        let status = child.end(if listened.is_ok() { deadline } else { Some(Instant::now()) });
+        let status = status.map_err(|err| Failure::new("system", format!("cannot wait for the command: {err}")))?;
+        let target = listened.map_err(|failure| if failure.code == "timeout" { self.timed_out() } else { failure })?;
+        let Some(status) = status else { return Err(self.timed_out()) };
+        process::check(status).map_err(|err| Failure {
+            code: if status.code().is_some() { "exit_status" } else { "signal" },
+            message: err.to_string(),
+            exit: Some(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))),
+        })?;
+        self.check_also()?;
+        target.map_or(Ok(Made::default()), Filled::commit)
+    }
+
+    fn spawn(&self, stderr: File) -> Result<Running, Failure> {
+        let failed = |err: io::Error| Failure::new("system", format!("cannot start bash: {err}"));
+        let mut command = Command::new("bash");
+        command.args(["-o", "pipefail", "-eu", "-c", self.script]).stdin(Stdio::null());
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        match self.output {
+            Some(_) => command.stdout(Stdio::piped()),
+            None => command.stdout(stderr.try_clone().map_err(failed)?),
+        };
+        let process = command.stderr(stderr).process_group(0).spawn().map_err(failed)?;
+        signals::guard_group(process.id());
+        Ok(Running { process })
+    }
+
+    fn timed_out(&self) -> Failure {
+        let limit = self.timeout.unwrap_or_default();
+        Failure::new("timeout", format!("not done after {} s", limit.as_secs_f64()))
+    }
+
+    fn check_also(&self) -> Result<(), Failure> {
+        match self.also.iter().find(|name| !std::fs::exists(source::path_of(name)).unwrap_or(false)) {
+            None => Ok(()),
+            Some(name) => Err(Failure::new("missing", format!("the pipeline did not write {name}"))),
+        }
+    }
+}
+
+struct Running {
+    process: Child,
+}
+
+impl Running {
+    /// Waits for the end; None when it had to be brought about.
+    fn end(&mut self, deadline: Option<Instant>) -> io::Result<Option<ExitStatus>> {
+        let in_time = match deadline {
+            None => true,
+            Some(_) => self.wait_until(deadline)?,
+        };
+        if !in_time {
+            signals::end_group(self.process.id(), Signal::TERM);
+            if !self.wait_until(Some(Instant::now() + LAST_WORDS))? {
+                signals::end_group(self.process.id(), Signal::KILL);
+            }
+        }
+        let status = self.process.wait()?;
+        self.settle(if in_time { GRACE } else { Duration::ZERO });
+        signals::release_group(self.process.id());
+        Ok(in_time.then_some(status))
+    }
+
+    /// Whether it ends before the deadline.
+    fn wait_until(&self, deadline: Option<Instant>) -> io::Result<bool> {
+        let exit = rustix::process::pidfd_open(Pid::from_child(&self.process), PidfdFlags::empty())?;
+        wait_readable(&exit, deadline)
+    }
+
+    /// Ends what is left of the group, after some time.
+    fn settle(&self, grace: Duration) {
+        let Some(group) = Pid::from_raw(self.process.id() as i32) else { return };
+        let until = Instant::now() + grace;
+        while test_kill_process_group(group).is_ok() {
+            if Instant::now() >= until {
+                signals::end_group(self.process.id(), Signal::KILL);
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Whether there is something to read, or the end, before the deadline.
+fn wait_readable(fd: &impl AsFd, deadline: Option<Instant>) -> io::Result<bool> {
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        match poll(&mut [PollFd::new(fd, PollFlags::IN)], left.as_ref()) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(err) => return Err(err.into()),
+        }
+    }
+}
+
+/// The output before the first byte is known.
+struct Target<'a> {
+    name: &'a str,
+    /// None where the first bytes decide how it is stored.
+    sink: Option<Sink>,
+}
+
+impl<'a> Target<'a> {
+    fn open(name: &'a str) -> Result<Self, Failure> {
+        let by_suffix = Compression::by_suffix(name).is_some();
+        let sink = if by_suffix { None } else { Some(open_sink(name, false)?) };
+        Ok(Target { name, sink })
+    }
+
+    /// Takes all of `stdout`.
+    fn fill(self, stdout: ChildStdout, deadline: Option<Instant>) -> Result<Option<Filled>, Failure> {
+        let mut input = Timed { stdout: stdout.into(), deadline };
+        let mut head = Vec::with_capacity(512);
+        let read = (&mut input).take(512).read_to_end(&mut head);
+        read.map_err(|err| unreadable(&err))?;
+        let mut sink = match self.sink {
+            Some(sink) => sink,
+            None => open_sink(self.name, Compression::recognises(&head))?,
+        };
+        sink.write_all(&head).map_err(|err| unwritable(&err))?;
+        match samples::copy(head, input, sink) {
+            Ok((samples, sink)) => Ok(Some(Filled { sink, samples, name: self.name.to_owned() })),
+            Err(samples::Broken::Input(err)) => Err(unreadable(&err)),
+            Err(samples::Broken::Output(err)) => Err(unwritable(&err)),
+        }
+    }
+}
+
+fn open_sink(name: &str, as_is: bool) -> Result<Sink, Failure> {
+    let sink = if as_is { Sink::create_as_is(name) } else { Sink::create(name, Options::default()) };
+    sink.map_err(|err| Failure::new("output", format!("{err:#}")))
+}
+
+fn unreadable(err: &io::Error) -> Failure {
+    let code = if err.kind() == io::ErrorKind::TimedOut { "timeout" } else { "system" };
+    Failure::new(code, err.to_string())
+}
+
+fn unwritable(err: &io::Error) -> Failure {
+    Failure::new("output", err.to_string())
+}
+
+/// The output with all bytes in it, not yet under its name.
+struct Filled {
+    sink: Sink,
+    samples: samples::Count,
+    name: String,
+}
+
+impl Filled {
+    fn commit(self) -> Result<Made, Failure> {
+        let samples = match self.samples {
+            samples::Count::Whole(samples) => Some(samples),
+            samples::Count::Other => None,
+            samples::Count::Empty if !is_archive(&self.name) => None,
+            samples::Count::Empty => return Err(Failure::new("damaged", "the pipeline wrote nothing to its stdout")),
+            samples::Count::Damaged(what) => return Err(Failure::new("damaged", what)),
+        };
+        let stored = self.sink.finish().map_err(|err| Failure::new("output", format!("{err:#}")))?;
+        Ok(Made { bytes: Some(stored.bytes), samples })
+    }
+}
+
+/// Whether a name promises an archive.
+fn is_archive(name: &str) -> bool {
+    [".tar", ".tgz", ".tzst", ".txz", ".tbz2", ".tbz"].iter().any(|suffix| name.ends_with(suffix))
+        || name.contains(".tar.")
+}
+
+/// A pipe that is read until a moment.
+struct Timed {
+    stdout: OwnedFd,
+    deadline: Option<Instant>,
+}
+
+impl Read for Timed {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.deadline.is_some() && !wait_readable(&self.stdout, self.deadline)? {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "not done in time"));
+        }
+        Ok(rustix::io::retry_on_intr(|| rustix::io::read(&self.stdout, &mut *buf))?)
+    }
+}

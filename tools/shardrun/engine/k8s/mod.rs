@@ -1,0 +1,246 @@
+//! Kubernetes, through kubectl: Indexed Jobs, or a single-pod Job a task on servers that lack them. Results come
+//! back as termination messages, so that pods need no volume in common with us.
+
+mod manifest;
+mod pods;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use tarpipe::cli::Usage;
+use tarpipe::messages;
+
+use super::submission::{Part, Submission, TaskState, TaskStates};
+use crate::ask::{ask, tell};
+use crate::config::Config;
+use crate::folder::Folder;
+use crate::job::Job;
+use crate::joblog::JobLog;
+use crate::settings::Engine;
+use crate::worker;
+use manifest::{Maker, Server, Slice};
+use pods::Pod;
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// What is assumed of a server that cannot be asked.
+const RECENT: Server = Server(31);
+/// Jobs that are created by one call.
+const BATCH: usize = 100;
+
+/// Hands all tasks over.
+pub fn submit(job: &Job) -> Result<Submission> {
+    let config = Config::read(job.settings.config.as_deref())?;
+    check(job, &config)?;
+    let server = server(&config)?;
+    let mut submission = Submission::create(job, Engine::K8s)?;
+    submission.namespace = job.settings.namespace.clone().or_else(|| config.k8s.namespace.clone());
+    let slices = manifest::slices(job)?;
+    let maker = maker(job, &config, server, &name(job, &submission), slices.len());
+    for slice in &slices {
+        submission.parts.push(Part { id: maker.name_of(slice), first: slice.first, tasks: slice.tasks });
+    }
+    submission.save()?;
+    for slice in &slices {
+        apply(&submission, vec![maker.config_map(slice)])?;
+        match is_plain(job, server) {
+            false => apply(&submission, vec![maker.indexed_job(slice)?])?,
+            true => apply_plain(job, &maker, slice, &submission)?,
+        }
+    }
+    Ok(submission)
+}
+
+/// The manifests that would be applied.
+pub fn dry_run(job: &Job) -> Result<String> {
+    let config = Config::read(job.settings.config.as_deref())?;
+    check(job, &config)?;
+    let server = server(&config).unwrap_or(RECENT);
+    let slices = manifest::slices(job)?;
+    let maker = maker(
+        job,
+        &config,
+        server,
+        &format!("shardrun-{}-NNN", job.head.plan.short_name()).to_lowercase(),
+        slices.len(),
+    );
+    let mut documents = Vec::new();
+    for slice in &slices {
+        documents.push(maker.config_map(slice));
+        if is_plain(job, server) {
+            (0..slice.tasks).try_for_each(|task| maker.plain_job(slice, task).map(|job| documents.push(job)))?;
+        } else {
+            documents.push(maker.indexed_job(slice)?);
+        }
+    }
+    let texts: Result<Vec<String>, _> = documents.iter().map(serde_json::to_string_pretty).collect();
+    Ok(texts?.join("\n---\n") + "\n")
+}
+
+fn check(job: &Job, config: &Config) -> Result<()> {
+    if manifest::image(job, config).is_empty() {
+        bail!(Usage("--on k8s needs --image, or image in the section k8s of --config".into()));
+    }
+    if job.settings.plain_jobs && job.settings.jobs > 0 && !job.settings.wait {
+        bail!(Usage("--plain-jobs with -j needs --wait: nobody else could hold the Jobs back".into()));
+    }
+    Ok(())
+}
+
+fn is_plain(job: &Job, server: Server) -> bool {
+    job.settings.plain_jobs || !server.has_indexed()
+}
+
+fn name(job: &Job, submission: &Submission) -> String {
+    let number = submission.path.to_string_lossy();
+    let number = number.rsplit('-').next().unwrap_or("0");
+    format!("shardrun-{}-{number}", job.head.plan.short_name())
+}
+
+fn maker<'a>(job: &'a Job, config: &'a Config, server: Server, name: &str, slices: usize) -> Maker<'a> {
+    // Several Jobs share what may run at once.
+    let parallel = if job.settings.jobs > 0 { (job.settings.jobs / slices.max(1)).max(1) } else { usize::MAX };
+    Maker { job, config, server, name: name.to_owned(), parallel }
+}
+
+/// What the server can do; the site's file goes before it.
+fn server(config: &Config) -> Result<Server> {
+    if let Some(version) = &config.k8s.version {
+        return Server::parse(version).with_context(|| format!("--config: '{version}' is no version of Kubernetes"));
+    }
+    let answer: Value = serde_json::from_str(&ask(&["kubectl", "version", "-o", "json"], LIMIT)?)?;
+    let word = |key: &str| answer["serverVersion"][key].as_str().unwrap_or_default().to_owned();
+    let version = format!("{}.{}", word("major"), word("minor"));
+    Server::parse(&version).with_context(|| format!("kubectl: the server does not say its version ({version})"))
+}
+
+/// The words of a call of kubectl.
+fn kubectl<'a>(submission: &'a Submission, words: &[&'a str]) -> Vec<&'a str> {
+    let mut all = vec!["kubectl"];
+    if let Some(namespace) = &submission.namespace {
+        all.extend(["-n", namespace]);
+    }
+    all.extend(words);
+    all
+}
+
+fn apply(submission: &Submission, objects: Vec<Value>) -> Result<()> {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    let name = submission.path.join("manifest.json");
+    std::fs::write(&name, serde_json::to_string(&list)?).with_context(|| name.display().to_string())?;
+    // A Job that exists is one that an interrupted call has made.
+    tell(&kubectl(submission, &["apply", "--validate=false", "-f", "-"]), &list.to_string(), LIMIT).map(drop)
+}
+
+/// Makes a Job a task: all at once, or as many as may run, whenever some have ended.
+fn apply_plain(job: &Job, maker: &Maker<'_>, slice: &Slice, submission: &Submission) -> Result<()> {
+    let mut next = 0;
+    while next < slice.tasks {
+        let room = match job.settings.jobs {
+            0 => BATCH,
+            most => most.saturating_sub(active(submission)?),
+        };
+        let until = (next + room.min(BATCH)).min(slice.tasks);
+        if until > next {
+            let jobs = (next..until).map(|task| maker.plain_job(slice, task)).collect::<Result<_>>()?;
+            apply(submission, jobs)?;
+            next = until;
+        } else {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+    Ok(())
+}
+
+/// What selects the objects of a submission.
+fn selector(submission: &Submission) -> String {
+    let id = submission.parts.first().map_or("", |part| part.id.as_str());
+    format!("shardrun={}", id.rsplit_once('-').map_or(id, |(name, _)| name))
+}
+
+/// How many Jobs have not ended.
+fn active(submission: &Submission) -> Result<usize> {
+    let selector = selector(submission);
+    let answer = ask(&kubectl(submission, &["get", "jobs", "-l", &selector, "-o", "json"]), LIMIT)?;
+    let answer: Value = serde_json::from_str(&answer)?;
+    let has_ended = |job: &Value| {
+        let conditions = job["status"]["conditions"].as_array();
+        let is_end = |condition: &Value| {
+            matches!(condition["type"].as_str(), Some("Complete" | "Failed")) && condition["status"] == "True"
+        };
+        conditions.is_some_and(|conditions| conditions.iter().any(is_end))
+    };
+    Ok(answer["items"].as_array().map_or(0, |jobs| jobs.iter().filter(|job| !has_ended(job)).count()))
+}
+
+/// Whether any Job has not ended.
+pub fn is_alive(submission: &Submission) -> Result<bool> {
+    Ok(active(submission)? > 0)
+}
+
+fn pods(submission: &Submission) -> Result<Vec<Pod>> {
+    let selector = selector(submission);
+    let answer = ask(&kubectl(submission, &["get", "pods", "-l", &selector, "-o", "json"]), LIMIT)?;
+    pods::parse(&answer, submission)
+}
+
+/// What Kubernetes knows of the tasks.
+pub fn states(submission: &Submission) -> TaskStates {
+    let (Ok(pods), Ok(is_alive)) = (pods(submission), is_alive(submission)) else { return TaskStates::new() };
+    let mut states = TaskStates::new();
+    for pod in &pods {
+        let state = match pod.phase.as_str() {
+            "Running" => TaskState::Running,
+            "Pending" => TaskState::Waiting,
+            // The Job makes another, or says that it will not.
+            "Failed" if is_alive => TaskState::Waiting,
+            _ => TaskState::Ended(pod.reason.to_ascii_lowercase()),
+        };
+        let is_better = states.get(&pod.task).is_none_or(|known| *known != TaskState::Running);
+        if is_better {
+            states.insert(pod.task, state);
+        }
+    }
+    if is_alive && states.is_empty() {
+        states.insert(usize::MAX, TaskState::Waiting); // the Jobs are there, their pods not yet
+    }
+    states
+}
+
+/// Takes the results of pods that have ended into the run folder, each once.
+pub fn collect(folder: &Folder, submission: &Submission) -> Result<()> {
+    let file = submission.path.join("collected");
+    let known = std::fs::read_to_string(&file).unwrap_or_default();
+    let mut known: BTreeSet<String> = known.lines().map(str::to_owned).collect();
+    let before = known.len();
+    let mut log = JobLog::open(folder)?;
+    for pod in pods(submission)?.iter().filter(|pod| pod.has_ended()) {
+        if !known.contains(&pod.uid) {
+            for record in pod.records(|| ask(&kubectl(submission, &["logs", &pod.name]), LIMIT))? {
+                worker::keep(folder, &mut log, &record)?;
+            }
+            known.insert(pod.uid.clone());
+        }
+    }
+    if known.len() > before {
+        let lines: Vec<String> = known.into_iter().collect();
+        tarpipe::sink::write_text(&file.to_string_lossy(), &(lines.join("\n") + "\n"))?;
+    }
+    Ok(())
+}
+
+/// What the pod of a task said last.
+pub fn logs(submission: &Submission, task: usize) -> Option<String> {
+    let pod = pods(submission).ok()?.into_iter().rfind(|pod| pod.task == task)?;
+    ask(&kubectl(submission, &["logs", &pod.name]), LIMIT).ok()
+}
+
+/// Deletes the Jobs, after what they have done is known.
+pub fn cancel(folder: &Folder, submission: &Submission) -> Result<()> {
+    if let Err(err) = collect(folder, submission) {
+        messages::notice(&format!("results of finished pods may be lost: {err:#}"));
+    }
+    let selector = selector(submission);
+    ask(&kubectl(submission, &["delete", "jobs,configmaps", "-l", &selector, "--wait=false"]), LIMIT).map(drop)
+}

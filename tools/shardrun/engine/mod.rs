@@ -1,0 +1,168 @@
+//! What runs the tasks of a job: one file an engine.
+
+mod driver;
+mod k8s;
+mod local;
+mod slurm;
+mod submission;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use tarpipe::cli::Outcome;
+use tarpipe::report::{MaxFailures, Tally, counted};
+use tarpipe::{messages, signals, sink};
+
+use crate::folder::Folder;
+use crate::job::Job;
+use crate::settings::Engine;
+use crate::survey::{Standing, Survey};
+use crate::worker;
+
+pub use submission::{Submission, TaskState, TaskStates};
+
+/// Between two questions whether a run is over, at first and at last.
+const SOON: Duration = Duration::from_millis(500);
+const LATER: Duration = Duration::from_secs(10);
+
+/// Runs what is to be run, to its end or until it is handed over.
+pub fn run(job: &Job) -> Result<Outcome> {
+    if job.todo.is_empty() {
+        messages::detail(&format!("all {} are done", counted(job.items.count(), "item")));
+        return Ok(Tally::of("item").into());
+    }
+    match job.settings.on {
+        Engine::Local => return local::run(job),
+        Engine::Slurm if job.settings.interactive => drop(slurm::interactive(job)?),
+        Engine::Slurm => {
+            let submission = slurm::submit(job)?;
+            if !job.settings.wait {
+                return hand_over(job, &submission);
+            }
+            wait(job, || slurm::is_alive(&submission))?;
+        }
+        Engine::K8s => {
+            let submission = k8s::submit(job)?;
+            if !job.settings.wait {
+                return hand_over(job, &submission);
+            }
+            wait(job, || k8s::is_alive(&submission))?;
+        }
+        Engine::Spark | Engine::Ray => driver::run(job)?,
+    }
+    judge(job)
+}
+
+/// Prints the exact scripts or manifests.
+pub fn dry_run(job: &Job) -> Result<Outcome> {
+    let text = match job.settings.on {
+        Engine::Local => local::script(job)?,
+        Engine::Slurm => slurm::dry_run(job)?,
+        Engine::K8s => k8s::dry_run(job)?,
+        Engine::Spark | Engine::Ray => driver::dry_run(job)?,
+    };
+    sink::write_text("-", &text)?;
+    Ok(Outcome::default())
+}
+
+/// The engine goes on by itself.
+fn hand_over(job: &Job, submission: &Submission) -> Result<Outcome> {
+    let what = counted(job.todo.len() as u64, "item");
+    messages::notice(&format!(
+        "{what} handed to {} as {} (see shardrun status {})",
+        submission.engine.name(),
+        submission.ids(),
+        job.folder.path().display()
+    ));
+    Ok(Outcome::default())
+}
+
+/// Waits for the engine. Whoever loses patience leaves the run going on.
+fn wait(job: &Job, mut is_alive: impl FnMut() -> Result<bool>) -> Result<()> {
+    let folder = job.folder.path().display().to_string();
+    signals::before_end(move |_| {
+        messages::notice(&format!("the run goes on (see shardrun status {folder}, shardrun cancel {folder})"))
+    });
+    let (mut pause, mut misses) = (SOON, 0);
+    loop {
+        match is_alive() {
+            Ok(false) => return Ok(()),
+            Ok(true) => misses = 0,
+            // A controller that restarts is no end of the run.
+            Err(err) if misses < 30 => {
+                misses += 1;
+                messages::detail(&format!("{err:#}; asking again"));
+            }
+            Err(err) => return Err(err),
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 3 / 2).min(LATER);
+    }
+}
+
+/// What became of the items that an engine was given.
+fn judge(job: &Job) -> Result<Outcome> {
+    let survey = Survey::take(&job.folder)?;
+    let mut tally = Tally::of("item");
+    let mut left = 0;
+    for &index in &job.todo {
+        match (survey.standings[index as usize], &survey.records[index as usize]) {
+            (Standing::Done, _) => tally.done(),
+            (Standing::Failed, Some(record)) => {
+                worker::note(&mut tally, record);
+                worker::tell(record);
+            }
+            _ => left += 1,
+        }
+    }
+    let most = job.head.limits.max_failures.unwrap_or(0);
+    if left > 0 && tally.count_failed() <= most {
+        bail!(
+            "{} not run (see shardrun status {}; the same command runs what is missing)",
+            counted(left, "item"),
+            job.folder.path().display()
+        );
+    }
+    Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(most)) })
+}
+
+/// Ends a run, here or at its engine.
+pub fn cancel(dir: Option<&Path>) -> Result<Outcome> {
+    let folder = Folder::find(dir)?;
+    local::cancel(&folder)?;
+    for submission in Submission::all(&folder)? {
+        match submission.engine {
+            Engine::Slurm => slurm::cancel(&submission)?,
+            Engine::K8s => k8s::cancel(&folder, &submission)?,
+            Engine::Local | Engine::Spark | Engine::Ray => {}
+        }
+    }
+    Ok(Outcome::default())
+}
+
+/// What the engine says about the tasks of a submission; nothing where it has forgotten them or says nothing.
+pub fn states(submission: &Submission) -> TaskStates {
+    match submission.engine {
+        Engine::Slurm => slurm::states(submission),
+        Engine::K8s => k8s::states(submission),
+        Engine::Local | Engine::Spark | Engine::Ray => TaskStates::new(),
+    }
+}
+
+/// Takes results into the run folder that only the engine has. Where it cannot be asked, what is known stands.
+pub fn collect(folder: &Folder, submissions: &[Submission]) -> Result<()> {
+    for submission in submissions.iter().filter(|submission| submission.engine == Engine::K8s) {
+        if let Err(err) = k8s::collect(folder, submission) {
+            messages::notice(&format!("{err:#}; going by what is known"));
+        }
+    }
+    Ok(())
+}
+
+/// What an item said, where only the engine has it.
+pub fn logs(folder: &Folder, index: u64) -> Option<String> {
+    let submissions = Submission::all(folder).ok()?;
+    let submissions = submissions.iter().rev().filter(|submission| submission.engine == Engine::K8s);
+    submissions.filter_map(|submission| k8s::logs(submission, submission.task_of(index)?)).next()
+}

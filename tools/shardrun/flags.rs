@@ -1,0 +1,174 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+use tarpipe::cli::{Talk, Usage};
+
+use crate::settings::Settings;
+
+/// Run a pipeline for every shard: here, or on Slurm, Kubernetes, Spark or Ray
+///
+/// The pipeline runs once for every item, under bash -o pipefail -eu. In it and in names, {} is the item, {i} or
+/// {:05} its number from 0, {n} their count, {dir}, {base} and {ext} the parts of its name; values are quoted for
+/// the shell. The same values are in SHARD, SHARD_INDEX and SHARD_COUNT. Other braces stay as they are; {{i}} is the
+/// text {i}.
+///
+/// Its stdout is committed to -o only when every stage succeeded. An item whose output exists is done; without an
+/// output that can be listed, the job log says so. The same command again does what is missing.
+///
+/// A run has a folder with its frozen plan, its job log (a JSON line an item) and what each item said on stderr.
+/// Every item is tried; the exit status is 3 when one failed.
+#[derive(Parser)]
+#[command(name = "shardrun", version, after_long_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, disable_help_subcommand = true)]
+pub struct Args {
+    /// The pipeline, as for bash -c
+    #[arg(value_name = "PIPELINE", required = true)]
+    pub pipeline: Option<String>,
+
+    /// Items; {0000..0147} and {a,b} make lists
+    #[arg(value_name = "ITEM")]
+    pub items: Vec<String>,
+
+    /// Run it for the numbers from 0 below N
+    #[arg(short, long, value_name = "N")]
+    pub number: Option<u64>,
+
+    /// Read items from FILE, one a line
+    #[arg(short = 'T', long, value_name = "FILE")]
+    pub files_from: Vec<String>,
+
+    /// Run it for the number of every shard that the rows of TABLE make
+    ///
+    /// The pipeline gets its rows by urlcat TABLE --shard {i}/{n} --rows-per-shard N, or --shard env.
+    #[arg(long, value_name = "TABLE")]
+    pub shards_of: Vec<String>,
+
+    /// How many rows make a shard
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rows_per_shard: u64,
+
+    /// Commit the pipeline's stdout to NAME, a template: a path, an http(s):// URL, pipe:COMMAND
+    ///
+    /// The suffix chooses the compression, unless the bytes are compressed already. Without it, stdout goes to the log.
+    #[arg(short, long, value_name = "NAME")]
+    pub output: Option<String>,
+
+    /// A further file that the pipeline writes, a template; an item without it is not done
+    #[arg(long, value_name = "FILE")]
+    pub also: Vec<String>,
+
+    /// The folder of the run [default: one for each plan, in .shardrun]
+    #[arg(long, value_name = "DIR")]
+    pub run: Option<PathBuf>,
+
+    /// Run pipelines in DIR [default: this folder; with --on k8s, that of the image]
+    #[arg(long, value_name = "DIR")]
+    pub chdir: Option<PathBuf>,
+
+    /// Run items again that are done, and forget an earlier plan of this run
+    #[arg(long)]
+    pub redo: bool,
+
+    /// Print what would run, the exact scripts and manifests, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    #[command(flatten)]
+    pub settings: Settings,
+    #[command(flatten)]
+    pub talk: Talk,
+
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What can be done with a run.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Say how far a run is: done, running, failed, left; the slowest and the failed
+    Status {
+        /// The run [default: the one used last in this folder]
+        dir: Option<PathBuf>,
+        /// Say it again every few seconds, until the run is over
+        #[arg(long)]
+        watch: bool,
+        /// Say it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print what items said
+    Logs {
+        /// The run [default: the one used last in this folder]
+        dir: Option<PathBuf>,
+        /// Of the items with these numbers
+        #[arg(long, value_name = "N", value_delimiter = ',')]
+        item: Vec<u64>,
+        /// Of the failed items
+        #[arg(long)]
+        failed: bool,
+    },
+    /// Run again what is not done, with the flags of the last time
+    Retry {
+        /// The run [default: the one used last in this folder]
+        dir: Option<PathBuf>,
+        /// Only what failed
+        #[arg(long)]
+        failed: bool,
+    },
+    /// End a run; what is done stays
+    Cancel {
+        /// The run [default: the one used last in this folder]
+        dir: Option<PathBuf>,
+    },
+    /// Write a report of a run
+    Report {
+        /// The run [default: the one used last in this folder]
+        dir: Option<PathBuf>,
+        /// As a page for a browser
+        #[arg(long, value_name = "FILE", default_value = "-")]
+        html: String,
+    },
+    /// Run one task of a bundle; what engines call on their workers
+    #[command(hide = true)]
+    Item {
+        /// A bundle, - for stdin, or a submission in a run folder
+        bundle: String,
+        /// Which task of it [default: JOB_COMPLETION_INDEX, else the first]
+        task: Option<usize>,
+        /// Exit with 0 once every item has a result, good or bad: some engines run a failed task again
+        #[arg(long = "final")]
+        is_final: bool,
+    },
+    /// Take results from stdin into a run; what drivers call
+    #[command(hide = true)]
+    Record {
+        /// The run
+        dir: PathBuf,
+    },
+}
+
+const EXAMPLES: &str = "Examples:
+  # 148 shards on all cores
+  shardrun -n 148 -o 'out-{:04}.tar' 'curl -sf http://host/train-{:04}.tgz | tarproc -c \"gm convert sample.jpg sample.ppm\" -o -'
+
+  # Names from a file, 64 at a time on Slurm, into a bucket
+  shardrun --on slurm -j 64 -T shards.txt -o 's3://bucket/{base}.tar' 'tarcat {} | tarresize -s 256'
+
+  # How is it going, what went wrong, once more
+  shardrun status; shardrun logs --failed; shardrun retry --failed
+
+  # The rows of a table, a shard each
+  shardrun --shards-of urls.parquet -o 'web-{:05}.tar' 'urlcat urls.parquet --shard env --rows-per-shard 10000 | fetch'";
+
+impl Args {
+    /// Mistakes that only a look at several flags shows.
+    pub fn check(&self) -> Result<()> {
+        if self.output.as_deref() == Some("-") {
+            bail!(Usage("-o -: the outputs of many items cannot share stdout: name files".into()));
+        }
+        self.settings.check()
+    }
+}

@@ -1,0 +1,198 @@
+//! The folder of a run and what stands where in it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tarpipe::sink;
+
+use crate::items::Items;
+use crate::plan::{self, Plan};
+
+/// Where runs are kept that were given no folder.
+const HOME: &str = ".shardrun";
+
+/// A run folder.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    /// The folder for a plan: the one that was named, else one that only this plan has.
+    pub fn for_plan(named: Option<&Path>, plan: &Plan) -> Folder {
+        let path = named.map_or_else(|| Path::new(HOME).join(plan.short_name()), Path::to_owned);
+        Folder { path }
+    }
+
+    /// A folder that holds a run; without a name the one that was used last here.
+    pub fn find(named: Option<&Path>) -> Result<Folder> {
+        let path = match named {
+            Some(path) => path.to_owned(),
+            None => newest().context("there is no run in this folder: name its folder")?,
+        };
+        if !path.join("plan.json").is_file() {
+            bail!("{}: there is no run in this folder", path.display());
+        }
+        Ok(Folder { path })
+    }
+
+    /// The folder that a submission is in.
+    pub fn of_submission(submission: &Path) -> Result<Folder> {
+        let path = submission.parent().context("a submission is inside of a run folder")?;
+        Folder::find(Some(path))
+    }
+
+    /// The same folder, wherever this process goes.
+    pub fn absolute(&self) -> Result<Folder> {
+        let path = fs::canonicalize(&self.path).with_context(|| self.path.display().to_string())?;
+        Ok(Folder { path })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The plan that was frozen here, if there is one.
+    pub fn plan(&self) -> Result<Option<Plan>> {
+        let path = self.path.join("plan.json");
+        match fs::read_to_string(&path) {
+            Ok(text) => plan::parse(&text).map(Some).with_context(|| path.display().to_string()),
+            Err(err) if err.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(err) => Err(err).with_context(|| path.display().to_string()),
+        }
+    }
+
+    /// Freezes a plan, or checks it against the one that is here. `redo` forgets an earlier one.
+    pub fn freeze(&self, plan: &Plan, items: &Items, redo: bool) -> Result<()> {
+        if let Some(earlier) = self.plan()? {
+            if earlier == *plan {
+                return Ok(());
+            }
+            if !redo {
+                return plan.check_same(&earlier).with_context(|| self.path.display().to_string());
+            }
+            self.forget()?;
+        }
+        self.make("log")?;
+        if let Items::Names(names) = items {
+            self.write("items", &(names.join("\n") + "\n"))?;
+        }
+        self.write_json("plan.json", plan)
+    }
+
+    /// Takes away what an earlier plan left.
+    fn forget(&self) -> Result<()> {
+        for name in ["log", "stderr", "started", "items"] {
+            let path = self.path.join(name);
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            if let Err(err) = removed
+                && err.kind() != std::io::ErrorKind::NotFound
+            {
+                return Err(err).with_context(|| path.display().to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// The items of the plan.
+    pub fn items(&self, plan: &Plan) -> Result<Items> {
+        if plan.numbers {
+            return Ok(Items::Numbers(plan.count));
+        }
+        let path = self.path.join("items");
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok(Items::Names(text.lines().map(str::to_owned).collect()))
+    }
+
+    /// Makes a folder inside.
+    pub fn make(&self, name: &str) -> Result<PathBuf> {
+        let path = self.path.join(name);
+        fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+        Ok(path)
+    }
+
+    /// Writes a small file, whole or not at all.
+    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+        sink::write_text(&self.path.join(name).to_string_lossy(), text)
+    }
+
+    /// Writes a value as one line of JSON.
+    pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
+        self.write(name, &(serde_json::to_string(value)? + "\n"))
+    }
+
+    /// Reads a value; None where there is none.
+    pub fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        let path = self.path.join(name);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(err) => return Err(err).with_context(|| path.display().to_string()),
+        };
+        serde_json::from_str(&text).map(Some).with_context(|| path.display().to_string())
+    }
+
+    /// Where an item's stderr goes.
+    pub fn stderr(&self, index: u64) -> PathBuf {
+        self.path.join("stderr").join(format!("{:03}", index / 1000)).join(format!("{index:06}"))
+    }
+
+    /// The next submission's folder, newly made.
+    pub fn submission(&self) -> Result<PathBuf> {
+        fs::create_dir_all(&self.path)?;
+        for number in 0..10_000 {
+            let path = self.path.join(format!("submit-{number:03}"));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(path),
+                Err(err) if err.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(err) => return Err(err).with_context(|| path.display().to_string()),
+            }
+        }
+        bail!("{}: too many submissions", self.path.display())
+    }
+
+    /// All submissions, oldest first.
+    pub fn submissions(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.path());
+        let is_one =
+            |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("submit-"));
+        let mut paths: Vec<PathBuf> = entries.filter(is_one).collect();
+        paths.sort();
+        paths
+    }
+
+    /// Takes the run for this process, as long as the file is held.
+    pub fn lock(&self) -> Result<File> {
+        let path = self.path.join("lock");
+        let mut file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
+        if file.try_lock().is_err() {
+            let holder = self.holder().map_or_else(String::new, |pid| format!(" (process {pid})"));
+            bail!("{}: another shardrun is at work on this run{holder}", self.path.display());
+        }
+        file.set_len(0)?;
+        write!(file, "{}", std::process::id())?;
+        Ok(file)
+    }
+
+    /// The process at work on this run, on this machine.
+    pub fn holder(&self) -> Option<i32> {
+        let mut file = File::open(self.path.join("lock")).ok()?;
+        if file.try_lock_shared().is_ok() {
+            return None;
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        text.trim().parse().ok()
+    }
+}
+
+fn newest() -> Option<PathBuf> {
+    let runs = fs::read_dir(HOME).ok()?.flatten().map(|entry| entry.path());
+    let used = |path: &PathBuf| fs::metadata(path.join("lock")).and_then(|found| found.modified()).ok();
+    runs.filter(|path| path.join("plan.json").is_file()).max_by_key(used)
+}

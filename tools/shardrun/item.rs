@@ -1,0 +1,205 @@
+//! An item from beginning to end: is it done already, attempts, what became of it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use tarpipe::{messages, source};
+
+use crate::attempt::{Attempt, Failure, Made};
+use crate::folder::Folder;
+use crate::items::Item;
+use crate::joblog::{Record, State};
+use crate::plan::{Plan, Templates};
+
+/// The wait before the second attempt; it doubles with each.
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+const LONGEST_DELAY: Duration = Duration::from_secs(30);
+/// How much of what a pipeline said goes back with its result.
+const TAIL: usize = 8 << 10;
+
+/// What a run may change from one time to the next, as workers see it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Limits {
+    /// Attempts after the first.
+    pub retries: u32,
+    /// Seconds that an attempt may take.
+    pub timeout: Option<f64>,
+    /// Seconds within which a task begins, at random.
+    pub jitter: Option<f64>,
+    /// Whether items are run again whose output is there.
+    pub redo: bool,
+    /// Failed items that end the run when there are more.
+    pub max_failures: Option<u64>,
+}
+
+/// The first line of a bundle.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Head {
+    /// What is run.
+    #[serde(flatten)]
+    pub plan: Plan,
+    /// How.
+    #[serde(flatten)]
+    pub limits: Limits,
+}
+
+/// Where a pipeline's stderr goes.
+#[derive(Clone)]
+pub enum Said {
+    /// To the item's file in the run folder.
+    Kept(Folder),
+    /// To our stderr; the end of it goes into the record.
+    Passed,
+}
+
+/// Runs items of one plan.
+pub struct Runner {
+    head: Head,
+    templates: Templates,
+    said: Said,
+    /// PATH, with the folder of this program at its end: the other tools are beside it.
+    path: String,
+}
+
+impl Runner {
+    /// For items of this plan.
+    pub fn new(head: Head, said: Said) -> Result<Self> {
+        let own = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
+        let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into());
+        let path = own.map_or(path.clone(), |own| format!("{path}:{}", own.display()));
+        Ok(Runner { templates: head.plan.templates()?, head, said, path })
+    }
+
+    /// Runs an item to its end. Failures are part of the record; errors are ours.
+    pub fn run(&self, item: &Item<'_>) -> Result<Record> {
+        let output = self.templates.output.as_ref().map(|template| template.fill(item));
+        let also: Vec<String> = self.templates.also.iter().map(|template| template.fill(item)).collect();
+        let mut record = Record::begin(item);
+        if !self.head.limits.redo && output.as_deref().is_some_and(|name| exist(name, &also)) {
+            record.state = State::Done;
+            return Ok(record);
+        }
+        let script = self.templates.pipeline.fill_quoted(item);
+        let started = Instant::now();
+        let mut delay = FIRST_DELAY;
+        loop {
+            record.attempts += 1;
+            let (result, tail) = self.attempt(item, record.attempts, &script, output.as_deref(), &also)?;
+            record.seconds = started.elapsed().as_secs_f64();
+            record.stderr = tail;
+            note(&mut record, result);
+            if record.state == State::Done || record.attempts > self.head.limits.retries {
+                return Ok(record);
+            }
+            messages::detail(&format!(
+                "item {}: {}; trying again",
+                item.index,
+                record.message.as_deref().unwrap_or("")
+            ));
+            std::thread::sleep(delay);
+            delay = (delay * 2).min(LONGEST_DELAY);
+        }
+    }
+
+    fn attempt(
+        &self,
+        item: &Item<'_>,
+        number: u32,
+        script: &str,
+        output: Option<&str>,
+        also: &[String],
+    ) -> Result<(Result<Made, Failure>, Option<String>)> {
+        let env = [
+            ("PATH", self.path.clone()),
+            ("SHARD", item.value.to_owned()),
+            ("SHARD_INDEX", item.index.to_string()),
+            ("SHARD_COUNT", item.count.to_string()),
+            ("SHARD_ATTEMPT", number.to_string()),
+            ("TARPIPE_SHARD", format!("{}/{}", item.index, item.count)),
+        ];
+        let timeout = self.head.limits.timeout.map(Duration::from_secs_f64);
+        let attempt = Attempt { script, env: &env, output, also, timeout };
+        match &self.said {
+            Said::Kept(folder) => {
+                Ok((attempt.run(open_stderr(folder, item.index)?), None)).inspect(|_| tidy(folder, item.index))
+            }
+            Said::Passed => {
+                let (reader, writer) = io::pipe()?;
+                let tail = pass_on(reader)?;
+                let result = attempt.run(File::from(std::os::fd::OwnedFd::from(writer)));
+                Ok((result, tail.recv_timeout(Duration::from_secs(1)).ok().filter(|tail| !tail.is_empty())))
+            }
+        }
+    }
+}
+
+fn note(record: &mut Record, result: Result<Made, Failure>) {
+    record.seconds = (record.seconds * 1e6).round() / 1e6;
+    match result {
+        Ok(made) => {
+            record.state = State::Done;
+            (record.bytes, record.samples) = (made.bytes, made.samples);
+            (record.exit, record.code, record.message) = (Some(0), None, None);
+        }
+        Err(failure) => {
+            record.state = State::Failed;
+            record.exit = failure.exit;
+            record.code = Some(failure.code.to_owned());
+            record.message = Some(failure.message);
+        }
+    }
+}
+
+/// Whether an item's files are all there; only paths can be looked at for nothing.
+fn exist(output: &str, also: &[String]) -> bool {
+    let is_there = |name: &str| is_path(name) && fs::metadata(source::path_of(name)).is_ok_and(|found| found.is_file());
+    is_there(output) && also.iter().all(|name| is_there(name))
+}
+
+/// Whether a name is a path, rather than a command or a URL.
+pub fn is_path(name: &str) -> bool {
+    let is_command = name == "-" || name.starts_with("pipe:") || name.starts_with('|');
+    !is_command && source::scheme(name).is_none_or(|scheme| scheme == "file")
+}
+
+/// The file is appended to: another copy of this task may write to it at the same time.
+fn open_stderr(folder: &Folder, index: u64) -> Result<File> {
+    let path = folder.stderr(index);
+    let open = || OpenOptions::new().create(true).append(true).open(&path);
+    let file = open().or_else(|err| match (err.kind(), path.parent()) {
+        (io::ErrorKind::NotFound, Some(parent)) => fs::create_dir_all(parent).and_then(|()| open()),
+        _ => Err(err),
+    });
+    file.with_context(|| path.display().to_string())
+}
+
+/// Takes the file of a silent item away.
+fn tidy(folder: &Folder, index: u64) {
+    let path = folder.stderr(index);
+    if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
+        _ = fs::remove_file(path);
+    }
+}
+
+/// Copies a pipe to our stderr until its end, which then gives the last of it.
+fn pass_on(mut reader: io::PipeReader) -> Result<Receiver<String>> {
+    let (sender, receiver) = channel();
+    std::thread::Builder::new().name("stderr".into()).spawn(move || {
+        let mut tail = Vec::new();
+        let mut buf = [0; 8192];
+        while let Ok(n @ 1..) = reader.read(&mut buf) {
+            _ = io::stderr().lock().write_all(&buf[..n]);
+            tail.extend_from_slice(&buf[..n]);
+            if tail.len() > 4 * TAIL {
+                tail.drain(..tail.len() - TAIL);
+            }
+        }
+        let from = tail.len().saturating_sub(TAIL);
+        _ = sender.send(String::from_utf8_lossy(&tail[from..]).into_owned());
+    })?;
+    Ok(receiver)
+}

@@ -1,0 +1,174 @@
+//! The job log: one JSON line an item. Each host appends to a file of its own, a line by one write,
+//! so that many processes can share it; readers take all files together.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::folder::Folder;
+use crate::items::Item;
+
+/// Messages longer than this would make a line that one write may cut.
+const MAX_MESSAGE: usize = 1024;
+
+/// What became of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Its output is there.
+    Done,
+    /// Its last attempt failed.
+    Failed,
+    /// It was begun.
+    Running,
+}
+
+/// A line of the job log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// The index of the item.
+    pub item: u64,
+    /// Its value.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub shard: String,
+    /// What became of it.
+    pub state: State,
+    /// Where it ran.
+    #[serde(default)]
+    pub host: String,
+    /// When it began, in seconds since 1970.
+    #[serde(default)]
+    pub start: f64,
+    /// How long it took, with all attempts.
+    #[serde(default)]
+    pub seconds: f64,
+    /// What was stored, where there is an output.
+    #[serde(default)]
+    pub bytes: Option<u64>,
+    /// How many samples that holds, where it is an archive.
+    #[serde(default)]
+    pub samples: Option<u64>,
+    /// How often it was tried; 0 when its output was there already.
+    #[serde(default)]
+    pub attempts: u32,
+    /// The exit status of the last attempt, 128+N after signal N.
+    #[serde(default)]
+    pub exit: Option<i32>,
+    /// Why it failed.
+    #[serde(default)]
+    pub code: Option<String>,
+    /// The same in words.
+    #[serde(default)]
+    pub message: Option<String>,
+    /// The end of what it said, on its way from a worker without the run folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
+}
+
+impl Record {
+    /// An item that begins now.
+    pub fn begin(item: &Item<'_>) -> Self {
+        let start = (now() * 1000.0).round() / 1000.0;
+        Record { host: host().to_owned(), ..Record::new(item.index, item.value.to_owned(), start) }
+    }
+
+    /// An item that the engine lost after this time.
+    pub fn lost(item: u64, shard: String, message: String, after: f64) -> Self {
+        Record { code: Some("lost".into()), message: Some(message), ..Record::new(item, shard, after) }
+    }
+
+    fn new(item: u64, shard: String, start: f64) -> Self {
+        Record {
+            item,
+            shard,
+            state: State::Failed,
+            host: String::new(),
+            start,
+            seconds: 0.0,
+            bytes: None,
+            samples: None,
+            attempts: 0,
+            exit: None,
+            code: None,
+            message: None,
+            stderr: None,
+        }
+    }
+}
+
+/// The log, open for appending.
+pub struct JobLog {
+    file: File,
+}
+
+impl JobLog {
+    /// Opens this host's part.
+    pub fn open(folder: &Folder) -> Result<Self> {
+        let path = folder.make("log")?.join(format!("{}.jsonl", host()));
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        Ok(JobLog { file: file.with_context(|| path.display().to_string())? })
+    }
+
+    /// Appends a record.
+    pub fn append(&mut self, record: &Record) -> Result<()> {
+        let mut record = record.clone();
+        record.stderr = None;
+        if let Some(message) = record.message.as_mut().filter(|message| message.len() > MAX_MESSAGE) {
+            message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        }
+        let line = serde_json::to_string(&record)? + "\n";
+        self.file.write_all(line.as_bytes()).context("the job log")
+    }
+}
+
+/// Hands on every record of a run; the order is that of time within a host only. A line that is no
+/// record, as a full disk leaves it, is passed over.
+pub fn read(folder: &Folder, mut each: impl FnMut(Record)) -> Result<()> {
+    let log = folder.path().join("log");
+    for entry in fs::read_dir(&log).with_context(|| log.display().to_string())?.flatten() {
+        let mut reader = BufReader::with_capacity(1 << 20, File::open(entry.path())?);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line)? > 0 {
+            if let Ok(record) = serde_json::from_slice(&line) {
+                each(record);
+            }
+            line.clear();
+        }
+    }
+    Ok(())
+}
+
+/// The last word on every item: the record that ended last, but done stays done.
+pub fn latest(folder: &Folder, count: u64) -> Result<Vec<Option<Record>>> {
+    let mut all: Vec<Option<Record>> = vec![None; count as usize];
+    read(folder, |record| {
+        let Some(place) = all.get_mut(record.item as usize) else { return };
+        if place.as_ref().is_none_or(|earlier| is_later(&record, earlier)) {
+            *place = Some(record);
+        }
+    })?;
+    Ok(all)
+}
+
+fn is_later(record: &Record, earlier: &Record) -> bool {
+    let end = |record: &Record| record.start + record.seconds;
+    end(record) >= end(earlier)
+}
+
+/// Seconds since 1970.
+pub fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// What this machine is called: the node's name where Slurm gives one.
+pub fn host() -> &'static str {
+    static HOST: OnceLock<String> = OnceLock::new();
+    HOST.get_or_init(|| {
+        let named = std::env::var("SLURMD_NODENAME").ok().filter(|name| !name.is_empty() && !name.contains('/'));
+        named.unwrap_or_else(tarpipe::sink::host)
+    })
+}

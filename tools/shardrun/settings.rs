@@ -1,0 +1,170 @@
+//! How a run is made: the engine and its flags. Kept with the run, so that a retry can do the same.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+use tarpipe::cli::Usage;
+use tarpipe::duration;
+use tarpipe::report::MaxFailures;
+
+use crate::item::Limits;
+
+/// What runs the items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// This machine
+    #[default]
+    Local,
+    /// A Slurm cluster: job arrays
+    Slurm,
+    /// Kubernetes: Indexed Jobs, through kubectl
+    K8s,
+    /// Spark, through pyspark
+    Spark,
+    /// Ray
+    Ray,
+}
+
+impl Engine {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Local => "local",
+            Engine::Slurm => "slurm",
+            Engine::K8s => "k8s",
+            Engine::Spark => "spark",
+            Engine::Ray => "ray",
+        }
+    }
+}
+
+/// The flags that may change from one time to the next.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, clap::Args)]
+pub struct Settings {
+    /// What runs the items
+    #[arg(long, value_name = "ENGINE", default_value = "local")]
+    pub on: Engine,
+
+    /// Run N tasks at once; 0 is all cores here, and no limit elsewhere
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    pub jobs: usize,
+
+    /// Give every task K items, one after another
+    ///
+    /// Engines that take a second to start a task need it for items that take less.
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = parse_chunk)]
+    pub chunk: usize,
+
+    /// Try an item up to N times more
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub retries: u32,
+
+    /// End an attempt after TIME, such as 90s or 2h
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub timeout: Option<Duration>,
+
+    /// Start no more items once more than N, or P%, have failed; fewer are not held against the exit status
+    ///
+    /// Kubernetes can stop from 1.29 on.
+    #[arg(long, value_name = "N|P%")]
+    pub max_failures: Option<MaxFailures>,
+
+    /// Begin each task after a random time below TIME, to spare servers
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub jitter: Option<Duration>,
+
+    /// Wait for the end of the run (slurm, k8s; the others always do)
+    #[arg(long)]
+    pub wait: bool,
+
+    /// The site's flags, a TOML file with sections batch, interactive, worker and k8s
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<String>,
+
+    /// Start after these jobs have succeeded (slurm)
+    #[arg(long, value_name = "JOBID", value_delimiter = ',')]
+    pub after: Vec<String>,
+
+    /// Hand ARG to sbatch or salloc, such as --slurm-arg=--partition=gpu (slurm)
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub slurm_arg: Vec<String>,
+
+    /// Run the tasks inside of one allocation by salloc, and wait (slurm)
+    #[arg(long)]
+    pub interactive: bool,
+
+    /// The image with bash, shardrun and what the pipeline needs (k8s)
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+
+    /// The namespace of the Jobs (k8s)
+    #[arg(long, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Make a single-pod Job for each task, as servers before 1.21 need it (k8s)
+    #[arg(long)]
+    pub plain_jobs: bool,
+
+    /// The master, such as spark://host:7077, local[4] or yarn (spark)
+    #[arg(long, value_name = "URL")]
+    pub master: Option<String>,
+
+    /// The cluster, such as host:6379 or ray://host:10001; auto is the one of this machine (ray)
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Option<String>,
+
+    /// What runs the driver, such as 'spark-submit --conf k=v' [default: python3] (spark, ray)
+    #[arg(long, value_name = "COMMAND")]
+    pub launcher: Option<String>,
+
+    /// Hand ARG to the driver (spark, ray)
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub engine_arg: Vec<String>,
+}
+
+impl Settings {
+    /// A flag of one engine does nothing on another: that is a mistake.
+    pub fn check(&self) -> Result<()> {
+        use Engine::{K8s, Ray, Slurm, Spark};
+        let given = [
+            ("--after", !self.after.is_empty(), &[Slurm][..]),
+            ("--slurm-arg", !self.slurm_arg.is_empty(), &[Slurm]),
+            ("--interactive", self.interactive, &[Slurm]),
+            ("--image", self.image.is_some(), &[K8s]),
+            ("--namespace", self.namespace.is_some(), &[K8s]),
+            ("--plain-jobs", self.plain_jobs, &[K8s]),
+            ("--config", self.config.is_some(), &[Slurm, K8s]),
+            ("--master", self.master.is_some(), &[Spark]),
+            ("--address", self.address.is_some(), &[Ray]),
+            ("--launcher", self.launcher.is_some(), &[Spark, Ray]),
+            ("--engine-arg", !self.engine_arg.is_empty(), &[Spark, Ray]),
+        ];
+        for (flag, is_given, engines) in given {
+            if is_given && !engines.contains(&self.on) {
+                let names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
+                bail!(Usage(format!("{flag} is for --on {}", names.join(" or "))));
+            }
+        }
+        Ok(())
+    }
+
+    /// What workers have to know.
+    pub fn limits(&self, redo: bool, items: u64) -> Limits {
+        Limits {
+            retries: self.retries,
+            timeout: self.timeout.map(|time| time.as_secs_f64()),
+            jitter: self.jitter.map(|time| time.as_secs_f64()),
+            redo,
+            max_failures: self.max_failures.map(|most| match most {
+                MaxFailures::Count(most) => most,
+                MaxFailures::Percent(percent) => (items as f64 * percent / 100.0) as u64,
+            }),
+        }
+    }
+}
+
+fn parse_chunk(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&chunk| chunk > 0).ok_or_else(|| "not a number from 1 on".into())
+}
