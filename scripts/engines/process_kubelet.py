@@ -7,7 +7,7 @@ Joins the API server at SERVER as NODE, with the first token of the file TOKENS,
 of the pods bound to it: each in a mount namespace of its own, with hostPath, emptyDir, ConfigMap and Secret
 volumes bound in place, without image or network. It keeps restartPolicy Never and OnFailure, deletion
 (TERM, then KILL after the grace period), active deadlines, exit codes and the environment (values and
-fieldRef). Logs are FOLDER/POD/CONTAINER.log: the API server has no kubelet to ask for them.
+fieldRef), the termination message. Logs are FOLDER/POD/CONTAINER.log: the API server has no kubelet to ask for them.
 """
 
 import base64
@@ -132,7 +132,10 @@ class Container:
     def start(self):
         env = self.environment()
         argv = [expand(word, env) for word in self.spec.get("command", []) + self.spec.get("args", [])]
-        mounts = "".join(self.mount(mount) for mount in self.spec.get("volumeMounts", []))
+        self.message = os.path.join(self.pod.folder, self.spec["name"] + ".message")
+        open(self.message, "w").close()
+        mounts = bind(self.message, self.spec.get("terminationMessagePath", "/dev/termination-log"))
+        mounts += "".join(self.mount(mount) for mount in self.spec.get("volumeMounts", []))
         namespace = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", mounts + 'exec "$@"', "sh"]
         with open(os.path.join(self.pod.folder, self.spec["name"] + ".log"), "ab") as log:
             self.process = subprocess.Popen(namespace + argv, cwd=self.spec.get("workingDir", "/"), env=env, stdout=log,
@@ -166,9 +169,7 @@ class Container:
         source = self.pod.volume(volume)
         if "subPath" in mount:
             source = os.path.join(source, mount["subPath"])
-        target = mount["mountPath"]
-        make = f"mkdir -p '{target}'" if os.path.isdir(source) else f"mkdir -p '{os.path.dirname(target)}'; touch '{target}'"
-        return f"{make}; mount --bind '{source}' '{target}'; "
+        return bind(source, mount["mountPath"])
 
     def signal(self, number, group=False):
         """TERM goes to the first process alone, as to a container's."""
@@ -189,8 +190,10 @@ class Container:
             time.sleep(min(10, self.restarts))
             self.start()
         else:
+            with open(self.message, errors="replace") as file:
+                message = file.read()[-4096:]
             self.end = {"exitCode": code, "reason": "Error" if code else "Completed", "startedAt": self.started,
-                        "finishedAt": now(), "containerID": f"process://{self.process.pid}"}  # fmt: skip
+                        "finishedAt": now(), "containerID": f"process://{self.process.pid}", "message": message}  # fmt: skip
         return True
 
     def status(self):
@@ -280,6 +283,12 @@ class Pod:
                 with open(os.path.join(folder, key), "wb") as file:
                     file.write(value)
         return folder
+
+
+def bind(source, target):
+    """Shell commands that show a file or folder at another place; a place that is not there is made on this machine."""
+    make = f"mkdir -p '{target}'" if os.path.isdir(source) else f"mkdir -p '{os.path.dirname(target)}'; touch '{target}'"
+    return f"{make}; mount --bind '{source}' '{target}'; "
 
 
 def expand(text, env):
