@@ -145,6 +145,9 @@ class Container:
     def environment(self):
         meta = self.pod.meta
         env = {"PATH": os.environ["PATH"], "HOSTNAME": meta["name"], "HOME": "/root"}
+        for entry in self.spec.get("envFrom", []):
+            kind, name = ("secrets", entry["secretRef"]) if "secretRef" in entry else ("configmaps", entry["configMapRef"])
+            env.update((key, value.decode()) for key, value in self.pod.stored(kind, name["name"]).items())
         for entry in self.spec.get("env", []):
             if "valueFrom" not in entry:
                 env[entry["name"]] = expand(entry.get("value", ""), env)

@@ -92,7 +92,8 @@ impl Engine {
 
     /// How often items have begun, all attempts together.
     fn begun(&self) -> usize {
-        let count = |item| fs::read_to_string(self.path(&format!("began-{item}"))).map_or(0, |text| text.lines().count());
+        let count =
+            |item| fs::read_to_string(self.path(&format!("began-{item}"))).map_or(0, |text| text.lines().count());
         (0..6).map(count).sum()
     }
 
@@ -136,7 +137,9 @@ impl Engine {
             gm convert -size 40x30 gradient:red-blue -rotate $((10#$i * 7)) $i/$k.jpg; echo $k >$i/$k.cls; done; \
             tar cf raw-$i.tar --sort=name --mtime=@0 -C $i $(ls $i); rm -r $i; done";
         self.bash(pictures).ok();
-        let command = |on: &str, to: &str| format!("${{enter-}} shardrun {on} --run run-{to} -n 4 -o '{to}-{{:03}}.tar' \"$PIPELINE\"");
+        let command = |on: &str, to: &str| {
+            format!("${{enter-}} shardrun {on} --run run-{to} -n 4 -o '{to}-{{:03}}.tar' \"$PIPELINE\"")
+        };
         self.bash(&command("", "local")).env("PIPELINE", GRAY).ok();
         self.bash(&command(&self.flags, "engine")).env("PIPELINE", GRAY).done().status(0);
         for shard in 0..4 {

@@ -11,7 +11,7 @@ fn slurm() -> Engine {
 impl Engine {
     /// What runs: the item (which is the index in the array), the node and the job of each.
     fn running(&self) -> Vec<(u64, String, String)> {
-        let queue = self.bash("squeue -h -r -t running -o '%K %N %A'").done().status(0).stdout_text();
+        let queue = self.bash("squeue -h -r -t running -o '%K %N %F_%K'").done().status(0).stdout_text();
         let words = queue.lines().map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
         words.map(|words| (words[0].parse().unwrap(), words[1].clone(), words[2].clone())).collect()
     }
@@ -103,7 +103,8 @@ fn slurm_holds_several_arrays_steps_of_an_allocation_and_dependencies() {
     slurm.shardrun("", "echo {}").done().status(0);
     slurm.complete();
     slurm.clear();
-    let first = slurm.bash("sbatch --parsable -o /dev/null --wrap 'sleep 1; touch first'").done().status(0).stdout_text();
+    let first =
+        slurm.bash("sbatch --parsable -o /dev/null --wrap 'sleep 1; touch first'").done().status(0).stdout_text();
     slurm.flags = format!("--on slurm --wait --after {}", first.trim());
     slurm.shardrun("", "[ -e first ]; echo {}").done().status(0);
     slurm.complete();
