@@ -82,7 +82,8 @@ impl Engine {
         let lines = list(self.path("run/log")).into_iter();
         let text: String = lines.map(|name| fs::read_to_string(self.path("run/log").join(name)).unwrap()).collect();
         let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        records.filter(|record| record["item"] == item && record["state"] != "running").last().unwrap_or_default()
+        let its = records.filter(|record| record["item"] == item && record["state"] != "running");
+        its.max_by(|a, b| a["start"].as_f64().partial_cmp(&b["start"].as_f64()).unwrap()).unwrap_or_default()
     }
 
     /// Waits until items have begun.
