@@ -33,7 +33,7 @@ def work():
 ray.get([work.remote() for _ in range(int(sys.argv[1]))])
 """
 # Both ways of Slurm end when the queue is empty: sbatch --wait looks only every ten seconds.
-EMPTY = "until [ -z \"$(squeue -h)\" ]; do sleep 0.1; done"
+EMPTY = 'until [ -z "$(squeue -h)" ]; do sleep 0.1; done'
 
 
 def run(bench):
@@ -52,7 +52,9 @@ def run(bench):
             start = "spark-submit --master $SPARK_MASTER" if name == "spark" else "python"
             with engine(bench, name, cache / name) as environment:
                 if environment:
-                    ours = lambda n: f"cd {work}; rm -rf run; $enter {shardrun} -q --on {name} --launcher python {flags} --run run -n {n} true"
+                    ours = lambda n: (
+                        f"cd {work}; rm -rf run; $enter {shardrun} -q --on {name} --launcher python {flags} --run run -n {n} true"
+                    )
                     bare = lambda n: f"$enter {start} {script} {n}"
                     compare(bench, name.capitalize(), environment, many, ours, bare)
 

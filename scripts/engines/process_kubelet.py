@@ -70,9 +70,17 @@ class Node:
         self.api, self.name, self.folder, self.pods = api, name, folder, {}
 
     def status(self):
-        condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "runs processes",
-                     "lastHeartbeatTime": now(), "lastTransitionTime": now()}  # fmt: skip
-        names = "machineID systemUUID bootID kernelVersion osImage containerRuntimeVersion kubeletVersion kubeProxyVersion"
+        condition = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "message": "runs processes",
+            "lastHeartbeatTime": now(),
+            "lastTransitionTime": now(),
+        }
+        names = (
+            "machineID systemUUID bootID kernelVersion osImage containerRuntimeVersion kubeletVersion kubeProxyVersion"
+        )
         about = dict.fromkeys(names.split(), "process") | {"operatingSystem": "linux", "architecture": "amd64"}
         return {"capacity": CAPACITY, "allocatable": CAPACITY, "conditions": [condition], "nodeInfo": about}
 
@@ -138,15 +146,24 @@ class Container:
         mounts += "".join(self.mount(mount) for mount in self.spec.get("volumeMounts", []))
         namespace = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", mounts + 'exec "$@"', "sh"]
         with open(os.path.join(self.pod.folder, self.spec["name"] + ".log"), "ab") as log:
-            self.process = subprocess.Popen(namespace + argv, cwd=self.spec.get("workingDir", "/"), env=env, stdout=log,
-                                            stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+            self.process = subprocess.Popen(
+                namespace + argv,
+                cwd=self.spec.get("workingDir", "/"),
+                env=env,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         self.started = now()
 
     def environment(self):
         meta = self.pod.meta
         env = {"PATH": os.environ["PATH"], "HOSTNAME": meta["name"], "HOME": "/root"}
         for entry in self.spec.get("envFrom", []):
-            kind, name = ("secrets", entry["secretRef"]) if "secretRef" in entry else ("configmaps", entry["configMapRef"])
+            kind, name = (
+                ("secrets", entry["secretRef"]) if "secretRef" in entry else ("configmaps", entry["configMapRef"])
+            )
             env.update((key, value.decode()) for key, value in self.pod.stored(kind, name["name"]).items())
         for entry in self.spec.get("env", []):
             if "valueFrom" not in entry:
@@ -159,13 +176,19 @@ class Container:
         meta = self.pod.meta
         if "secretKeyRef" in reference or "configMapKeyRef" in reference:
             wanted = reference.get("secretKeyRef") or reference["configMapKeyRef"]
-            return self.pod.stored("secrets" if "secretKeyRef" in reference else "configmaps", wanted["name"])[wanted["key"]].decode()
+            return self.pod.stored("secrets" if "secretKeyRef" in reference else "configmaps", wanted["name"])[
+                wanted["key"]
+            ].decode()
         path = reference.get("fieldRef", {}).get("fieldPath", "")
         keyed = re.fullmatch(r"metadata\.(annotations|labels)\['(.*)'\]", path)
         if keyed:
             return meta.get(keyed[1], {}).get(keyed[2], "")
-        return {"metadata.name": meta["name"], "metadata.namespace": meta["namespace"], "metadata.uid": meta["uid"],
-                "spec.nodeName": self.pod.node.name}.get(path, "")  # fmt: skip
+        return {
+            "metadata.name": meta["name"],
+            "metadata.namespace": meta["namespace"],
+            "metadata.uid": meta["uid"],
+            "spec.nodeName": self.pod.node.name,
+        }.get(path, "")
 
     def mount(self, mount):
         volume = next(v for v in self.pod.spec.get("volumes", []) if v["name"] == mount["name"])
@@ -195,14 +218,27 @@ class Container:
         else:
             with open(self.message, errors="replace") as file:
                 message = file.read()[-4096:]
-            self.end = {"exitCode": code, "reason": "Error" if code else "Completed", "startedAt": self.started,
-                        "finishedAt": now(), "containerID": f"process://{self.process.pid}", "message": message}  # fmt: skip
+            self.end = {
+                "exitCode": code,
+                "reason": "Error" if code else "Completed",
+                "startedAt": self.started,
+                "finishedAt": now(),
+                "containerID": f"process://{self.process.pid}",
+                "message": message,
+            }
         return True
 
     def status(self):
         state = {"terminated": self.end} if self.end else {"running": {"startedAt": self.started}}
-        return {"name": self.spec["name"], "image": self.spec["image"], "imageID": "", "ready": self.end is None,
-                "containerID": f"process://{self.process.pid}", "restartCount": self.restarts, "state": state}  # fmt: skip
+        return {
+            "name": self.spec["name"],
+            "image": self.spec["image"],
+            "imageID": "",
+            "ready": self.end is None,
+            "containerID": f"process://{self.process.pid}",
+            "restartCount": self.restarts,
+            "state": state,
+        }
 
 
 class Pod:
@@ -254,16 +290,29 @@ class Pod:
 
     def report(self, phase):
         ready = "True" if phase == "Running" else "False"
-        conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": self.begun},
-                      {"type": "Ready", "status": ready, "lastTransitionTime": now()}]  # fmt: skip
-        status = {"phase": phase, "startTime": self.begun, "hostIP": "127.0.0.1", "podIP": "127.0.0.1",
-                  "conditions": conditions, "containerStatuses": [container.status() for container in self.containers]}  # fmt: skip
+        conditions = [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": self.begun},
+            {"type": "Ready", "status": ready, "lastTransitionTime": now()},
+        ]
+        status = {
+            "phase": phase,
+            "startTime": self.begun,
+            "hostIP": "127.0.0.1",
+            "podIP": "127.0.0.1",
+            "conditions": conditions,
+            "containerStatuses": [container.status() for container in self.containers],
+        }
         if self.reason:
             status["reason"] = self.reason
         self.node.api.insist("PATCH", self.path + "/status", {"status": status}, MERGE)
 
     def forget(self):
-        options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "preconditions": {"uid": self.meta["uid"]}}
+        options = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "gracePeriodSeconds": 0,
+            "preconditions": {"uid": self.meta["uid"]},
+        }
         self.node.api.insist("DELETE", self.path, options)
 
     def stored(self, kind, name):
@@ -290,7 +339,9 @@ class Pod:
 
 def bind(source, target):
     """Shell commands that show a file or folder at another place; a place that is not there is made on this machine."""
-    make = f"mkdir -p '{target}'" if os.path.isdir(source) else f"mkdir -p '{os.path.dirname(target)}'; touch '{target}'"
+    make = (
+        f"mkdir -p '{target}'" if os.path.isdir(source) else f"mkdir -p '{os.path.dirname(target)}'; touch '{target}'"
+    )
     return f"{make}; mount --bind '{source}' '{target}'; "
 
 

@@ -242,7 +242,7 @@ fn parent(pid: &str) -> String {
 fn until(what: &str, mut ready: impl FnMut() -> bool) {
     let started = Instant::now();
     while !ready() {
-        assert!(started.elapsed() < Duration::from_secs(180), "never: {what}");
+        assert!(started.elapsed() < Duration::from_secs(600), "never: {what}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
