@@ -213,7 +213,8 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        _ = self.child.kill();
+        // It must have the time to end what it started.
+        _ = bash(&format!("kill {}", self.child.id())).done();
         _ = self.child.wait();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Engine, HELD, installed, until};
+use super::{Engine, HELD, installed};
 
 fn ray() -> Engine {
     Engine::up("ray", &installed("ray"), "--on ray --launcher python")
@@ -24,10 +24,11 @@ fn ray_nodes_and_workers_that_die_lose_nothing_but_time() {
     let ray = ray();
     ray.takes_a_worker_away_and_goes_on();
     let waiting = ray.begin("", HELD);
+    // One node has room for two: something runs on either.
     ray.until_begun(&[2, 3, 4]);
     ray.control("crash", "2");
-    until("they begin again", || ray.begun() >= 7);
     fs::write(ray.path("go"), "").unwrap();
     waiting.ends(0);
+    assert!(ray.begun() > 6, "nothing began again");
     ray.complete();
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Engine, HELD, installed, until};
+use super::{Engine, HELD, installed};
 
 fn spark() -> Engine {
     Engine::up("spark", &installed("spark"), "--on spark --launcher $PYSPARK_PYTHON --master $SPARK_MASTER")
@@ -24,10 +24,11 @@ fn spark_workers_that_die_lose_nothing_but_time() {
     let spark = spark();
     spark.takes_a_worker_away_and_goes_on();
     let waiting = spark.begin("", HELD);
+    // One node has room for two: something runs on either.
     spark.until_begun(&[2, 3, 4]);
     spark.control("crash", "2");
-    until("they begin again", || spark.begun() >= 7);
     fs::write(spark.path("go"), "").unwrap();
     waiting.ends(0);
+    assert!(spark.begun() > 6, "nothing began again");
     spark.complete();
 }
