@@ -5,6 +5,7 @@
 mod support;
 
 mod contracts;
+mod engines;
 mod fetch;
 mod fetch_hostile;
 mod fetch_protocols;

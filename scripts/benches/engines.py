@@ -1,0 +1,91 @@
+"""shardrun's cost of an item on Slurm, Spark and Ray against the bare engine starting the same command.
+
+What an engine takes to start a run is left out: the cost of an item is the difference between a run of many
+items and a run of few, divided by their number. The engines are those of `scripts/engines/install`.
+"""
+
+import contextlib
+import os
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+import measure
+
+LIMIT = 1.2
+FEW = 8
+
+# The engine's own way to run `bash -c true` N times.
+BARE_SPARK = """
+import subprocess, sys
+from pyspark import SparkConf, SparkContext
+context = SparkContext(conf=SparkConf().set("spark.ui.showConsoleProgress", "false").set("spark.log.level", "ERROR"))
+context.parallelize(range(int(sys.argv[1])), int(sys.argv[1])).foreach(lambda _: subprocess.run(["bash", "-c", "true"], check=True) and None)
+context.stop()
+"""
+BARE_RAY = """
+import subprocess, sys, ray
+ray.init(log_to_driver=False, logging_level="ERROR")
+@ray.remote
+def work():
+    subprocess.run(["bash", "-c", "true"], check=True)
+ray.get([work.remote() for _ in range(int(sys.argv[1]))])
+"""
+# Both ways of Slurm end when the queue is empty: sbatch --wait looks only every ten seconds.
+EMPTY = 'until [ -z "$(squeue -h)" ]; do sleep 0.1; done'
+
+
+def run(bench):
+    cache = pathlib.Path(os.environ.get("TARPIPE_ENGINES", bench.root / "target" / "engines"))
+    many = 40 if bench.quick else 200
+    shardrun = bench.tool("shardrun")
+    with tempfile.TemporaryDirectory(prefix="tarpipe-bench-") as work:
+        with engine(bench, "slurm") as environment:
+            if environment:
+                ours = lambda n: f"cd {work}; rm -rf run; {shardrun} -q --on slurm --run run -n {n} true; {EMPTY}"
+                bare = lambda n: f"cd {work}; sbatch -Q --array=0-{n - 1} -o /dev/null --wrap true; {EMPTY}"
+                compare(bench, "Slurm", environment, many, ours, bare)
+        for name, flags, source in [("spark", "--master $SPARK_MASTER", BARE_SPARK), ("ray", "", BARE_RAY)]:
+            script = pathlib.Path(work) / f"bare_{name}.py"
+            script.write_text(source)
+            start = "spark-submit --master $SPARK_MASTER" if name == "spark" else "python"
+            with engine(bench, name, cache / name) as environment:
+                if environment:
+                    ours = lambda n: (
+                        f"cd {work}; rm -rf run; $enter {shardrun} -q --on {name} --launcher python {flags} --run run -n {n} true"
+                    )
+                    bare = lambda n: f"$enter {start} {script} {n}"
+                    compare(bench, name.capitalize(), environment, many, ours, bare)
+
+
+@contextlib.contextmanager
+def engine(bench, name, *words):
+    """An engine at work: the command that sets its environment; None where it is not installed."""
+    control = str(bench.root / "scripts" / "engines" / name)
+    if not (bench.has("sbatch") if name == "slurm" else words[0].exists()):
+        print(f"  ({name} is not installed: left out; scripts/engines/install has it)")
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="tarpipe-bench-") as home:
+        try:
+            subprocess.run([control, "up", home, *map(str, words)], check=True)
+            yield f"enter=; . {home}/env; "
+        finally:
+            subprocess.run([control, "down", home], check=True)
+
+
+def compare(bench, title, environment, many, ours, bare):
+    """Prints the seconds that an item costs both ways, and whether ours is within the limit."""
+    costs = {"shardrun": [], "bare": []}
+    for _ in range(bench.rounds):
+        for name, command in (("shardrun", ours), ("bare", bare)):
+            walls = [measure.run_once(measure.Contestant(name, environment + command(n)))["wall"] for n in (FEW, many)]
+            costs[name].append((walls[1] - walls[0]) / (many - FEW))
+    cost = {name: statistics.median(values) for name, values in costs.items()}
+    print(f"\n{title}: an item of {many} ({bench.rounds} rounds)")
+    for name, seconds in cost.items():
+        print(f"  {name:<28} {seconds * 1000:8.2f} ms")
+    ratio = cost["shardrun"] / max(cost["bare"], 1e-9)
+    bench.expect(title, f"an item costs {ratio:.2f} x the bare engine's, at most {LIMIT}", ratio <= LIMIT)
+    bench.results.append({"title": f"{title}: seconds an item", "rows": cost})

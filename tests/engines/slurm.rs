@@ -1,0 +1,111 @@
+//! Slurm with three nodes of two cores.
+
+use std::fs;
+
+use super::{Engine, FLAKY, HELD, until};
+
+fn slurm() -> Engine {
+    Engine::up("slurm", "", "--on slurm --wait")
+}
+
+impl Engine {
+    /// What runs: the item (which is the index in the array), the node and the job of each.
+    fn running(&self) -> Vec<(u64, String, String)> {
+        let queue = self.bash("squeue -h -r -t running -o '%K %N %F_%K'").done().status(0).stdout_text();
+        let words = queue.lines().map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        words.map(|words| (words[0].parse().unwrap(), words[1].clone(), words[2].clone())).collect()
+    }
+
+    /// A requeued job waits for two minutes, unless one moves it; within a second or so of its end it can't start.
+    fn hasten(&self, job: &str) {
+        let show = format!("scontrol show job -o {job}");
+        until("it is queued again", || {
+            let shown = self.bash(&show).done().stdout_text();
+            shown.contains("JobState=PENDING") && shown.contains("Restarts=1")
+        });
+        self.bash(&format!("sleep 2.5; scontrol update jobid={job} StartTime=now")).done().status(0);
+    }
+}
+
+#[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
+fn slurm_gives_the_bytes_of_local_and_resumes_what_failed() {
+    let slurm = slurm();
+    slurm.gives_the_bytes_of_local();
+    slurm.retries_fails_and_resumes();
+}
+
+#[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
+fn slurm_cancels_and_resumes() {
+    slurm().cancels_and_resumes();
+}
+
+#[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
+fn a_slurm_node_that_dies_loses_nothing_but_time() {
+    let slurm = slurm();
+    let waiting = slurm.begin("", HELD);
+    slurm.until_begun(&[2, 3, 4, 5]);
+    let running = slurm.running();
+    let node = running.iter().find(|(item, ..)| *item == 4).unwrap().1.clone();
+    slurm.control("crash", &node);
+    // Slurm would notice by itself in half a minute.
+    slurm.bash(&format!("scontrol update nodename={node} state=down reason=crash")).done().status(0);
+    assert!(slurm.status().contains("0 failed"), "{}", slurm.status());
+    fs::write(slurm.path("go"), "").unwrap();
+    for (.., job) in running.iter().filter(|(_, on, _)| *on == node) {
+        slurm.hasten(job);
+    }
+    waiting.ends(0);
+    assert_ne!(slurm.record(4)["host"], node.as_str());
+    slurm.complete();
+}
+
+#[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
+fn a_warned_slurm_task_goes_back_into_the_queue() {
+    let slurm = slurm();
+    let waiting = slurm.begin("", HELD);
+    slurm.until_begun(&[3]);
+    let (.., job) = &slurm.running().into_iter().find(|(item, ..)| *item == 3).unwrap();
+    slurm.bash(&format!("scancel --batch --signal=USR1 {job}")).done().status(0);
+    slurm.hasten(job);
+    fs::write(slurm.path("go"), "").unwrap();
+    waiting.ends(0);
+    assert_eq!(fs::read_to_string(slurm.path("began-3")).unwrap().lines().count(), 2);
+    slurm.complete();
+}
+
+#[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
+fn slurm_runs_what_it_is_handed_when_nobody_waits() {
+    let mut slurm = slurm();
+    slurm.flags = "--on slurm -j 2 --chunk 2".into();
+    slurm.shardrun("--retries 2", FLAKY).done().status(0).stderr_has("6 items handed to slurm as ");
+    until("it is over", || slurm.status().contains("5 of 6 done (83 %), 0 running, 1 failed"));
+    fs::write(slurm.path("mended"), "").unwrap();
+    slurm.bash("shardrun retry --failed run").done().status(0);
+    until("it is done", || slurm.status().contains("6 of 6 done"));
+    slurm.complete();
+}
+
+#[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
+fn slurm_holds_several_arrays_steps_of_an_allocation_and_dependencies() {
+    let mut slurm = Engine::up("slurm", "3 2 4", "--on slurm --wait");
+    slurm.shardrun("-j 2", "echo {}").done().status(0);
+    slurm.complete();
+    let arrays = fs::read_to_string(slurm.path("run/submit-000/engine.json")).unwrap();
+    assert_eq!(arrays.matches("\"id\"").count(), 2, "{arrays}");
+    slurm.clear();
+    slurm.flags = "--on slurm --interactive -j 3".into();
+    slurm.shardrun("", "echo {}").done().status(0);
+    slurm.complete();
+    slurm.clear();
+    let first =
+        slurm.bash("sbatch --parsable -o /dev/null --wrap 'sleep 1; touch first'").done().status(0).stdout_text();
+    slurm.flags = format!("--on slurm --wait --after {}", first.trim());
+    slurm.shardrun("", "[ -e first ]; echo {}").done().status(0);
+    slurm.complete();
+}

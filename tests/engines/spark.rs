@@ -1,0 +1,34 @@
+//! Spark standalone with two workers of two cores, and Spark's local mode.
+
+use std::fs;
+
+use super::{Engine, HELD, installed};
+
+fn spark() -> Engine {
+    Engine::up("spark", &installed("spark"), "--on spark --launcher $PYSPARK_PYTHON --master $SPARK_MASTER")
+}
+
+#[test]
+#[ignore = "needs Spark: scripts/test --engines"]
+fn spark_gives_the_bytes_of_local_and_resumes_what_failed_or_was_cancelled() {
+    let mut spark = spark();
+    spark.gives_the_bytes_of_local();
+    spark.cancels_and_resumes();
+    spark.flags = "--on spark --launcher 'spark-submit --master local[2]'".into();
+    spark.retries_fails_and_resumes();
+}
+
+#[test]
+#[ignore = "needs Spark: scripts/test --engines"]
+fn spark_workers_that_die_lose_nothing_but_time() {
+    let spark = spark();
+    spark.takes_a_worker_away_and_goes_on();
+    let waiting = spark.begin("", HELD);
+    // One node has room for two: something runs on either.
+    spark.until_begun(&[2, 3, 4]);
+    spark.control("crash", "2");
+    fs::write(spark.path("go"), "").unwrap();
+    waiting.ends(0);
+    assert!(spark.begun() > 6, "nothing began again");
+    spark.complete();
+}
