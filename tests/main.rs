@@ -23,9 +23,9 @@ mod tarproc;
 mod tarproc_hostile;
 #[cfg(feature = "tarresize")]
 mod tarresize;
-mod tarsort;
 #[cfg(feature = "tarshow")]
 mod tarshow;
+mod tarsort;
 mod tarsplit;
 mod tarvideo;
 mod tarvideo_recipes;

@@ -14,7 +14,20 @@ pub use archives::{Archive, members, names};
 pub use tempfile::TempDir;
 
 /// All tools.
-pub const TOOLS: [&str; 12] = ["fetch", "shardrun", "tarcat", "tarcheck", "tarcreate", "tarproc", "tarresize", "tarshow", "tarsort", "tarsplit", "tarvideo", "urlcat"];
+pub const TOOLS: [&str; 12] = [
+    "fetch",
+    "shardrun",
+    "tarcat",
+    "tarcheck",
+    "tarcreate",
+    "tarproc",
+    "tarresize",
+    "tarshow",
+    "tarsort",
+    "tarsplit",
+    "tarvideo",
+    "urlcat",
+];
 
 /// Where a tool's binary is.
 pub fn tool(name: &str) -> PathBuf {
