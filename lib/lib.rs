@@ -39,6 +39,8 @@ pub mod sink;
 pub mod size;
 pub mod slice;
 pub mod source;
+#[cfg(feature = "stores")]
+pub mod store;
 pub mod stream;
 #[cfg(feature = "tables")]
 pub mod table;
