@@ -13,6 +13,8 @@ mod hostile;
 mod http;
 mod kills;
 mod manual;
+#[cfg(feature = "stores")]
+mod stores;
 mod tarcat;
 mod tarcheck;
 mod tarproc;
