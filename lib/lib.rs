@@ -46,6 +46,8 @@ pub mod size;
 pub mod slice;
 pub mod sort;
 pub mod source;
+#[cfg(feature = "stores")]
+pub mod store;
 pub mod stream;
 #[cfg(feature = "tables")]
 pub mod table;

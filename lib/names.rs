@@ -1,10 +1,13 @@
 //! Lists of names: brace ranges, `::`, files of names.
 //!
-//! `{0000..0147}` and `{a,b}` expand as in a shell, zero padding included; `A::B` is A then B.
+//! `{0000..0147}` and `{a,b}` expand as in a shell, zero padding included; `A::B` is A then B. In the
+//! names of objects `*`, `?` and `[…]` match what is there, and a slash at the end means all below.
 
 use anyhow::{Context, Result, bail};
 
 use crate::source;
+#[cfg(feature = "stores")]
+use crate::store;
 
 /// More names than any dataset has shards: a typing error, not a list.
 const MAX_NAMES: usize = 10_000_000;
@@ -20,6 +23,10 @@ pub fn expand(spec: &str) -> Result<Vec<String>> {
     for part in parts {
         names.extend(expand_braces(part).with_context(|| spec.to_owned())?);
     }
+    #[cfg(feature = "stores")]
+    if names.iter().any(|name| is_listed(name)) {
+        return list_patterns(names);
+    }
     Ok(names)
 }
 
@@ -33,6 +40,25 @@ pub fn from_file(file: &str) -> Result<Vec<String>> {
         names.extend(expand(line)?);
     }
     Ok(names)
+}
+
+/// Whether only the store knows what a name stands for; a site's own client may know other rules.
+#[cfg(feature = "stores")]
+fn is_listed(name: &str) -> bool {
+    store::is_pattern(name) && source::command_for("GOPEN", name).is_none()
+}
+
+#[cfg(feature = "stores")]
+fn list_patterns(names: Vec<String>) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for name in names {
+        if is_listed(&name) {
+            all.extend(store::expand(&name).with_context(|| name.clone())?);
+        } else {
+            all.push(name);
+        }
+    }
+    Ok(all)
 }
 
 fn expand_braces(text: &str) -> Result<Vec<String>> {

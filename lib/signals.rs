@@ -109,7 +109,7 @@ pub fn is_ending() -> bool {
     guarded().ending
 }
 
-/// Ends every guarded child and removes every guarded path, for a run that fails while other
+/// Ends every guarded child, removes every guarded path and aborts every upload, for a run that fails while other
 /// threads are at work. Nothing may be started afterwards.
 pub fn clean_up() {
     let (groups, paths) = {
@@ -127,6 +127,8 @@ pub fn clean_up() {
         end_group(leader as u32, Signal::KILL);
     }
     paths.iter().for_each(|path| remove(path));
+    #[cfg(feature = "stores")]
+    crate::store::abort_all();
 }
 
 /// Removes a file or a whole directory. A thread that has not noticed the end yet may still put

@@ -107,8 +107,8 @@ fn commands_stand_for_schemes() {
         run("tarcat", ["-o", "out://x.tar", "a b.tar"]).cwd(folder.path()).env("GCREATE_OUT", "cat > put.tar; : {}");
     write.ok();
     assert!(std::fs::read(folder.path().join("put.tar")).unwrap() == archive);
-    run("tarcat", ["s3://b/x.tar"])
-        .fails(1, "tarcat: s3://b/x.tar: no client for s3:// (set GOPEN_S3 to a command, with {} for the name)");
+    run("tarcat", ["ftp://b/x.tar"])
+        .fails(1, "tarcat: ftp://b/x.tar: no client for ftp:// (set GOPEN_FTP to a command, with {} for the name)");
 }
 
 #[test]

@@ -16,6 +16,8 @@ mod http;
 mod kills;
 mod manual;
 mod shardrun;
+#[cfg(feature = "stores")]
+mod stores;
 mod tarcat;
 mod tarcheck;
 mod tarcreate;

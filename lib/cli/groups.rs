@@ -14,14 +14,16 @@ use crate::shard::Shard;
 use crate::sink;
 use crate::size;
 use crate::source;
+#[cfg(feature = "stores")]
+use crate::store;
 
 /// Where samples come from.
 #[derive(Args, Clone, Debug)]
 pub struct Input {
-    /// Streams to read: paths, http(s):// URLs, pipe:COMMAND, - for stdin
+    /// Streams to read: paths, http(s)://, s3://, gs://, az://, hf://, pipe:COMMAND, - for stdin
     ///
-    /// {0000..0147} and {a,b} make lists, A::B joins them. Compressed streams are recognised.
-    /// Without any, stdin is read.
+    /// {0000..0147} and {a,b} make lists, A::B joins them; s3://bucket/set/*.tar is what is there.
+    /// Compressed streams are recognised. Without any, stdin is read.
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
 
@@ -82,9 +84,9 @@ pub struct Held {
 /// Where samples go.
 #[derive(Args, Clone, Debug)]
 pub struct Output {
-    /// Write to NAME: a path, an http(s):// URL (PUT), pipe:COMMAND, - for stdout
+    /// Write to NAME: a path, s3://, gs://, az://, http(s):// (PUT), pipe:COMMAND, - for stdout
     ///
-    /// A file appears under its name only when it is whole. The suffix chooses the compression.
+    /// A file or an object appears under its name only when it is whole. The suffix chooses the compression.
     #[arg(short, long, value_name = "NAME", default_value = "-")]
     pub output: String,
 
@@ -146,6 +148,34 @@ impl Parallel {
             0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
             n => n,
         }
+    }
+}
+
+// How object stores are reached. Every tool takes these flags, without naming them. No doc comment:
+// clap would take it for the help of the whole tool.
+#[cfg(feature = "stores")]
+#[derive(Args, Clone, Debug)]
+pub(super) struct Stores {
+    /// Ask the object store at URL, as AWS_ENDPOINT_URL does
+    #[arg(long, value_name = "URL", value_parser = endpoint)]
+    endpoint: Option<String>,
+}
+
+#[cfg(feature = "stores")]
+impl Stores {
+    pub(super) fn begin(self) {
+        if let Some(url) = self.endpoint {
+            store::set_endpoint(url);
+        }
+    }
+}
+
+#[cfg(feature = "stores")]
+fn endpoint(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    match rest {
+        Some(host) if !host.is_empty() && !host.contains('@') => Ok(text.trim_end_matches('/').to_owned()),
+        _ => Err("it is not of the form http(s)://HOST".into()),
     }
 }
 

@@ -20,6 +20,8 @@ use crate::progress;
 use crate::report::{MaxFailures, Tally};
 use crate::signals;
 use crate::sink::ReaderLeft;
+#[cfg(feature = "stores")]
+use crate::store;
 
 pub use groups::{Held, Input, Output, Packing, Parallel, Talk, expect_bytes, refuse_terminal};
 pub use samples::{Samples, SharedTally};
@@ -58,6 +60,8 @@ pub fn main<A: Parser>(run: fn(A) -> Result<Outcome>) -> ExitCode {
     std::panic::set_hook(Box::new(|panic| messages::error(&format!("bug, please report it: {panic}"))));
     let result = catch_unwind(AssertUnwindSafe(|| run_with_flags(run)));
     signals::yield_to_signal();
+    #[cfg(feature = "stores")]
+    store::abort_all(); // uploads of threads that a failed run has left behind
     match result {
         Ok(Ok(code)) => code,
         Ok(Err(err)) => failure(&err),
@@ -67,12 +71,14 @@ pub fn main<A: Parser>(run: fn(A) -> Result<Outcome>) -> ExitCode {
 
 fn run_with_flags<A: Parser>(run: fn(A) -> Result<Outcome>) -> Result<ExitCode> {
     if let Some(kind) = asked_to_generate() {
-        man::generate(&kind, A::command(), &mut io::stdout())?;
+        man::generate(&kind, command::<A>(), &mut io::stdout())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let args = match A::command().try_get_matches() {
+    let args = match command::<A>().try_get_matches() {
         Ok(matches) => {
             Talk::from_arg_matches(&matches)?.begin();
+            #[cfg(feature = "stores")]
+            groups::Stores::from_arg_matches(&matches)?.begin();
             A::from_arg_matches(&matches)?
         }
         Err(err) => return misuse(&err),
@@ -81,6 +87,14 @@ fn run_with_flags<A: Parser>(run: fn(A) -> Result<Outcome>) -> Result<ExitCode> 
     let outcome = run(args)?;
     progress::stop();
     Ok(conclude(&outcome))
+}
+
+/// The tool's flags, and those that all have.
+fn command<A: Parser>() -> clap::Command {
+    #[cfg(feature = "stores")]
+    return <groups::Stores as clap::Args>::augment_args(A::command());
+    #[cfg(not(feature = "stores"))]
+    A::command()
 }
 
 /// `TOOL --generate man|bash|zsh|fish`: how packagers and our own tests get the manual.

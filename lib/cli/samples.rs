@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::report::Tally;
 use crate::sample::Sample;
+use crate::source;
 use crate::stream::Stream;
 
 /// Iterates over whole samples in memory. After an error it goes on with the next source, for
@@ -63,7 +64,9 @@ impl Samples {
         loop {
             let Some(stream) = &mut self.stream else {
                 let Some(name) = self.names.next() else { return Ok(None) };
-                self.stream = Some(Stream::open(&name, self.ignore_eof)?);
+                let stream = Stream::open(&name, self.ignore_eof);
+                self.names.as_slice().first().into_iter().for_each(|next| source::prefetch(next));
+                self.stream = Some(stream?);
                 continue;
             };
             match next_whole(stream, self.max_sample) {

@@ -113,7 +113,7 @@ fn folder_of(target: &Path) -> &Path {
 }
 
 /// Host, process and a number: no two live files share it, on a shared file system either.
-fn unique() -> String {
+pub(crate) fn unique() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     format!("{}-{}-{}", host(), std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }

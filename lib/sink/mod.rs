@@ -1,9 +1,10 @@
 //! Names that can be written: one place creates them all.
 //!
 //! What is written appears under its name only after [`Sink::finish`]: files are written under
-//! a temporary name, synced and renamed; a command gets its end of input, and its status
-//! counts. A sink dropped unfinished leaves nothing behind.
+//! a temporary name, synced and renamed; objects are completed; a command gets its end of input,
+//! and its status counts. A sink dropped unfinished leaves nothing behind.
 
+mod existing;
 mod file;
 mod put;
 
@@ -19,7 +20,12 @@ use crate::compression::{Compression, Encoder};
 use crate::digest::Digest;
 use crate::process::Process;
 use crate::source;
+#[cfg(feature = "stores")]
+use crate::store;
 
+pub use existing::existing;
+#[cfg(feature = "stores")]
+pub(crate) use file::unique;
 pub use file::{Temporary, host};
 
 /// Only our own stdout closing means that the reader left. It ends a run quietly.
@@ -82,8 +88,8 @@ impl Layer {
 }
 
 impl Sink {
-    /// Creates a name for writing: `-`, a path, `file:`, `http(s)://` (PUT), `pipe:COMMAND` or
-    /// `|COMMAND`, or a scheme with a command in `GCREATE_<SCHEME>`.
+    /// Creates a name for writing: `-`, a path, `file:`, `http(s)://` (PUT), `s3://`, `gs://`,
+    /// `az://`, `pipe:COMMAND` or `|COMMAND`, or a scheme with a command in `GCREATE_<SCHEME>`.
     pub fn create(name: &str, options: Options) -> Result<Self> {
         Sink::try_create(name, options).with_context(|| display(name))
     }
@@ -177,6 +183,8 @@ impl Write for Target {
             Place::File(file) => file.write_vectored(bufs),
             Place::Command(stdin, _) => stdin.write_vectored(bufs),
             Place::Put(upload) => upload.write_vectored(bufs),
+            #[cfg(feature = "stores")]
+            Place::Store(upload) => upload.write_vectored(bufs),
         }?;
         self.record(bufs, n);
         Ok(n)
@@ -193,6 +201,8 @@ enum Place {
     File(Temporary),
     Command(ChildStdin, Process),
     Put(put::Upload),
+    #[cfg(feature = "stores")]
+    Store(Box<store::Upload>),
 }
 
 impl Place {
@@ -209,6 +219,8 @@ impl Place {
         }
         match source::scheme(name) {
             Some("http" | "https") => Ok(Place::Put(put::Upload::start(name)?)),
+            #[cfg(feature = "stores")]
+            Some("s3" | "gs" | "az") => Ok(Place::Store(Box::new(store::Upload::start(name)?))),
             Some(scheme) if scheme != "file" => bail!(source::no_client("GCREATE", scheme)),
             _ => Place::of_path(source::path_of(name).as_ref()),
         }
@@ -232,6 +244,8 @@ impl Place {
                 process.wait()
             }
             Place::Put(upload) => upload.finish(),
+            #[cfg(feature = "stores")]
+            Place::Store(upload) => upload.finish(),
         }
     }
 }

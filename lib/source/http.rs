@@ -50,6 +50,8 @@ pub(crate) fn transport_error(err: ureq::Error) -> String {
 /// The body of one URL, read as if nothing could interrupt it.
 pub(super) struct Download {
     url: String,
+    /// Sent to the URL's own host, not to those that it redirects to.
+    token: Option<String>,
     body: BodyReader<'static>,
     offset: u64,
     total: Option<u64>,
@@ -59,10 +61,10 @@ pub(super) struct Download {
 }
 
 impl Download {
-    pub(super) fn start(url: &str) -> Result<Self> {
+    pub(super) fn start(url: &str, token: Option<String>) -> Result<Self> {
         let mut attempts = 0;
         let response = loop {
-            match ask(url, 0, None) {
+            match ask(url, token.as_deref(), 0, None) {
                 Ok(response) => break response,
                 Err(Refusal::Final(err)) => return Err(err),
                 Err(Refusal::Passing(err, wait)) => pause(url, &mut attempts, err, wait)?,
@@ -70,14 +72,14 @@ impl Download {
         };
         let validator = validator(&response);
         let total = response.body().content_length();
-        Ok(Download { url: url.into(), body: reader(response), offset: 0, total, validator, attempts: 0 })
+        Ok(Download { url: url.into(), token, body: reader(response), offset: 0, total, validator, attempts: 0 })
     }
 
     /// Connects again where the last connection left off.
     fn resume(&mut self, dropped: anyhow::Error) -> Result<()> {
         pause(&self.url, &mut self.attempts, dropped, None)?;
         loop {
-            match ask(&self.url, self.offset, self.validator.as_deref()) {
+            match ask(&self.url, self.token.as_deref(), self.offset, self.validator.as_deref()) {
                 Ok(response) => return self.go_on_with(response),
                 Err(Refusal::Final(err)) => return Err(err),
                 Err(Refusal::Passing(err, wait)) => pause(&self.url, &mut self.attempts, err, wait)?,
@@ -137,8 +139,11 @@ enum Refusal {
     Passing(anyhow::Error, Option<Duration>),
 }
 
-fn ask(url: &str, offset: u64, validator: Option<&str>) -> Result<Response<Body>, Refusal> {
+fn ask(url: &str, token: Option<&str>, offset: u64, validator: Option<&str>) -> Result<Response<Body>, Refusal> {
     let mut request = agent().get(url);
+    if let Some(token) = token {
+        request = request.header("Authorization", format!("Bearer {token}"));
+    }
     if offset > 0 {
         request = request.header("Range", format!("bytes={offset}-"));
         if let Some(validator) = validator {

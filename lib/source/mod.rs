@@ -1,20 +1,24 @@
 //! Names that can be read: one place opens them all.
 //!
 //! `-` is stdin; `pipe:COMMAND` the output of a shell command; `http://` and `https://` are
-//! fetched, and resumed when the connection drops; any `SCHEME://` is handed to the command in
-//! `GOPEN_<SCHEME>`, where `{}` stands for the name; all else is a path.
+//! fetched, and resumed when the connection drops; `s3://`, `gs://` and `az://` are object stores,
+//! `hf://` is the Hugging Face hub; any `SCHEME://` is handed to the command in `GOPEN_<SCHEME>`, if
+//! there is one, where `{}` stands for the name; all else is a path.
 
+mod hf;
 mod http;
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::compression;
 use crate::process::{Process, quote};
 use crate::progress;
+#[cfg(feature = "stores")]
+use crate::store;
 
 pub(crate) use http::{agent, transport_error};
 
@@ -42,10 +46,32 @@ fn open_uncounted(name: &str) -> Result<Box<dyn Read + Send>> {
         return Ok(Box::new(Piped::start(&script)?));
     }
     match scheme(name) {
-        Some("http" | "https") => Ok(Box::new(http::Download::start(name)?)),
+        Some("http" | "https") => Ok(Box::new(http::Download::start(name, None)?)),
+        Some("hf") => open_on_hub(name),
+        #[cfg(feature = "stores")]
+        Some("s3" | "gs" | "az") => Ok(Box::new(store::Download::start(name)?)),
         Some(scheme) if scheme != "file" => bail!(no_client("GOPEN", scheme)),
         _ => Ok(Box::new(open_file(path_of(name))?)),
     }
+}
+
+/// Starts to read the beginning of a name that will be opened soon. Only object stores are read
+/// ahead, and only a few; for all others it does nothing.
+#[cfg(feature = "stores")]
+pub fn prefetch(name: &str) {
+    if store::is_store(name) && command_for("GOPEN", name).is_none() {
+        store::prefetch(name);
+    }
+}
+
+/// Does nothing: there are no object stores in this build.
+#[cfg(not(feature = "stores"))]
+pub fn prefetch(_name: &str) {}
+
+/// Whether a name gives the same bytes when it is opened once more, at no great cost.
+pub fn can_be_read_again(name: &str) -> bool {
+    let stored = cfg!(feature = "stores") && matches!(scheme(name), Some("s3" | "gs" | "az"));
+    stored || std::path::Path::new(path_of(name)).is_file()
 }
 
 /// How many bytes the name holds as stored, where that costs nothing to know.
@@ -97,6 +123,13 @@ fn stdin() -> Result<Box<dyn Read + Send>> {
     let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     widen_pipe(&stdin);
     Ok(Box::new(stdin))
+}
+
+fn open_on_hub(name: &str) -> Result<Box<dyn Read + Send>> {
+    let hf::Location { url, token } = hf::locate(name)?;
+    let hint = if token.is_some() { "" } else { " (without a token: set HF_TOKEN for private datasets)" };
+    let download = http::Download::start(&url, token);
+    Ok(Box::new(download.map_err(|err| anyhow!("{err:#}{hint}"))?))
 }
 
 fn open_file(path: &str) -> Result<File> {

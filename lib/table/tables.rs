@@ -29,7 +29,12 @@ impl Tables {
                 parts.push(Part::Urls(names::expand(spec)?.join("\n")));
                 continue;
             }
-            for name in names::expand(spec)? {
+            let mut names = names::expand(spec)?;
+            if spec.ends_with('/') && matches!(source::scheme(spec), Some("s3" | "gs" | "az")) {
+                // All that is below in a store; as in a folder on disk, the tables count.
+                names.retain(|name| Format::from_suffix(name).is_some());
+            }
+            for name in names {
                 parts.extend(files(&name)?.into_iter().map(Part::Table));
             }
         }

@@ -16,6 +16,7 @@ use tarpipe::sample::Sample;
 use tarpipe::select::Select;
 use tarpipe::shard::Shard;
 use tarpipe::slice::Slice;
+use tarpipe::source;
 use tarpipe::stream::Stream;
 
 use edit::{Fields, Rekey, drop_fields};
@@ -213,11 +214,12 @@ fn looks_inside(args: &Args) -> bool {
 
 /// Samples straight from the sources to the output, never held.
 fn pass(names: &[String], ignore_eof: bool, mut window: Window, out: &mut Shard, tally: &SharedTally) -> Result<()> {
-    for name in names {
+    for (i, name) in names.iter().enumerate() {
         if window.is_over() {
             break;
         }
         let mut stream = Stream::open(name, ignore_eof)?;
+        names.get(i + 1).into_iter().for_each(|next| source::prefetch(next));
         while !window.is_over() && stream.next()?.is_some() {
             if window.is_ours() && window.takes() {
                 out.copy(&mut stream, |_| {})?;

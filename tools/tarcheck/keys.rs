@@ -8,6 +8,7 @@ use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
 use anyhow::{Context, Result};
 use tarpipe::digest;
+use tarpipe::source;
 use tarpipe::stream::Stream;
 
 use crate::verdict::{Finding, Verdict};
@@ -154,7 +155,7 @@ fn read_keys(
     for (shard, offsets) in wanted {
         let name = &verdicts[shard as usize].shard;
         let Some(&last) = offsets.iter().max() else { continue };
-        if !std::path::Path::new(tarpipe::source::path_of(name)).is_file() {
+        if !source::can_be_read_again(name) {
             continue;
         }
         let Ok(mut stream) = Stream::open(name, ignore_eof) else { continue };

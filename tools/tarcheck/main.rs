@@ -17,6 +17,7 @@ use tarpipe::messages;
 use tarpipe::pool::{self, Limits};
 use tarpipe::report::counted;
 use tarpipe::sink::{self, ReaderLeft};
+use tarpipe::source;
 
 use keys::Ledger;
 use shard::{Checks, check};
@@ -108,9 +109,14 @@ fn check_all(args: &Args, names: Vec<String>, ledger: &Arc<Mutex<Ledger>>) -> Re
         show: if args.show == 0 { usize::MAX } else { args.show },
     });
     let ledger = Arc::clone(ledger);
+    let (all, threads) = (Arc::new(names.clone()), args.parallel.threads());
     let worker = move |_| {
-        let (checks, ledger) = (Arc::clone(&checks), Arc::clone(&ledger));
-        move |(number, name): (usize, String)| check(number, &name, &checks, &ledger)
+        let (checks, ledger, names) = (Arc::clone(&checks), Arc::clone(&ledger), Arc::clone(&all));
+        move |(number, name): (usize, String)| {
+            // The one whose turn comes when all that run now are through.
+            names.get(number + threads).into_iter().for_each(|later| source::prefetch(later));
+            check(number, &name, &checks, &ledger)
+        }
     };
     let jobs = names.into_iter().enumerate().map(Ok);
     let mut verdicts = Vec::new();

@@ -171,7 +171,7 @@ struct Args {
     #[arg(long, value_name = "MODE", default_value = "tar")]
     mode: Mode,
 
-    /// Pack samples and write them to NAME: a path, an http(s):// URL (PUT), pipe:COMMAND, - for stdout
+    /// Pack samples and write them to NAME: a path, s3://, gs://, az://, http(s):// (PUT), pipe:COMMAND, - for stdout
     #[arg(short, long, value_name = "NAME")]
     output: Option<String>,
 

@@ -14,6 +14,7 @@ use tarpipe::compression::Compression;
 use tarpipe::messages;
 use tarpipe::report::{Tally, counted};
 use tarpipe::size;
+use tarpipe::source;
 use tarpipe::stream::Stream;
 use tarpipe::template::Template;
 
@@ -119,8 +120,9 @@ fn run(args: Args) -> Result<Outcome> {
     let mut lanes = deal.lanes(&layout);
     let mut closing = Closing::new(layout.finishing(args.post, args.delete_after_post), args.parallel.threads());
     let mut tally = Tally::default();
-    'all: for name in &names {
+    'all: for (i, name) in names.iter().enumerate() {
         let mut stream = Stream::open(name, args.input.ignore_eof)?;
+        names.get(i + 1).into_iter().for_each(|next| source::prefetch(next));
         while let Some(head) = stream.next()? {
             let lane = deal.lane_of(&head.key);
             if lanes[lane].room(&mut closing)? == Room::None {

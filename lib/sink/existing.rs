@@ -1,0 +1,74 @@
+//! What outputs are there already.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::source;
+#[cfg(feature = "stores")]
+use crate::store;
+
+/// The names that start with `prefix`, and their sizes: those that a template such as
+/// `s3://bucket/set/train-{shard:05}.tar` can make all start with what stands before its first
+/// place. One listing of the folder or the store, whatever the number of names. As sinks leave
+/// nothing half-written, what is there is whole.
+///
+/// Folders that are not there hold nothing. Names that cannot be listed are an error.
+pub fn existing(prefix: &str) -> Result<BTreeMap<String, u64>> {
+    #[cfg(feature = "stores")]
+    if store::is_store(prefix) {
+        return Ok(store::list(prefix).with_context(|| prefix.to_owned())?.into_iter().collect());
+    }
+    if prefix == "-" || source::scheme(prefix).is_some_and(|scheme| scheme != "file") || prefix.starts_with("pipe:") {
+        bail!("{prefix}: cannot be listed");
+    }
+    let mut found = BTreeMap::new();
+    let before = &prefix[..prefix.len() - source::path_of(prefix).len()];
+    walk(source::path_of(prefix), before, &mut found).with_context(|| prefix.to_owned())?;
+    Ok(found)
+}
+
+/// Adds the files whose paths start with `prefix`, those in folders that do included.
+fn walk(prefix: &str, before: &str, found: &mut BTreeMap<String, u64>) -> Result<()> {
+    let (folder, start) = prefix.split_at(prefix.rfind('/').map_or(0, |at| at + 1));
+    let entries = match std::fs::read_dir(if folder.is_empty() { Path::new(".") } else { Path::new(folder) }) {
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if !name.starts_with(start) {
+            continue;
+        }
+        let path = format!("{folder}{name}");
+        if entry.file_type()?.is_dir() {
+            walk(&format!("{path}/"), before, found)?;
+        } else if let Ok(metadata) = std::fs::metadata(&path) {
+            found.insert(format!("{before}{path}"), metadata.len());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_anywhere_in_a_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_str().unwrap();
+        std::fs::create_dir(folder.path().join("out-b")).unwrap();
+        for (name, text) in [("out-1.tar", "1"), ("out-2.tar", "22"), ("in.tar", ""), ("out-b/3.tar", "333")] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let found = existing(&format!("file:{root}/out-")).unwrap();
+        let sizes: Vec<_> = found.iter().map(|(name, size)| (name.rsplit('/').next().unwrap(), *size)).collect();
+        assert_eq!(sizes, [("out-1.tar", 1), ("out-2.tar", 2), ("3.tar", 3)]);
+        assert!(found.keys().all(|name| name.starts_with(&format!("file:{root}/out-"))));
+        assert!(existing(&format!("{root}/none/x-")).unwrap().is_empty());
+        assert!(existing("http://h/x-").is_err());
+    }
+}

@@ -1,0 +1,71 @@
+//! `hf://datasets/OWNER/NAME[@REVISION]/PATH`: files of the Hugging Face hub, over HTTPS.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+/// Where a file is, and the token to show there.
+pub(super) struct Location {
+    pub(super) url: String,
+    pub(super) token: Option<String>,
+}
+
+const FORM: &str = "a name on the hub is hf://datasets/OWNER/NAME[@REVISION]/PATH";
+
+/// Finds the file that a name stands for. The token comes from HF_TOKEN or from where
+/// `hf auth login` has left it, never from the name.
+pub(super) fn locate(name: &str) -> Result<Location> {
+    let base = variable("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into());
+    Ok(Location { url: url_of(name, base.trim_end_matches('/'))?, token: token() })
+}
+
+fn url_of(name: &str, base: &str) -> Result<String> {
+    let mut parts = name.trim_start_matches("hf://").splitn(4, '/').filter(|part| !part.is_empty());
+    let mut next = || parts.next().context(FORM);
+    let (kind, owner, repository, path) = (next()?, next()?, next()?, next()?);
+    let (repository, revision) = repository.split_once('@').unwrap_or((repository, "main"));
+    let (revision, path) = (escape(revision, ""), escape(path, "/"));
+    let folder = match kind {
+        "datasets" => "datasets/",
+        "models" => "",
+        _ => anyhow::bail!(FORM),
+    };
+    Ok(format!("{base}/{folder}{owner}/{repository}/resolve/{revision}/{path}"))
+}
+
+/// Percent-encodes what a path in a URL cannot hold.
+fn escape(text: &str, more: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b) || more.as_bytes().contains(&b);
+    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+fn token() -> Option<String> {
+    let file = || {
+        let cache = || std::env::home_dir().map(|home| home.join(".cache/huggingface"));
+        let home = variable("HF_HOME").map(PathBuf::from).or_else(cache)?;
+        let path = variable("HF_TOKEN_PATH").map(PathBuf::from).unwrap_or_else(|| home.join("token"));
+        std::fs::read_to_string(path).ok()
+    };
+    let token = variable("HF_TOKEN").or_else(file)?.trim().to_owned();
+    (!token.is_empty()).then_some(token)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_urls_of_the_hub() {
+        let url = |name| url_of(name, "https://hub").unwrap();
+        assert_eq!(url("hf://datasets/o/n/a/b c.tar"), "https://hub/datasets/o/n/resolve/main/a/b%20c.tar");
+        assert_eq!(url("hf://datasets/o/n@refs/x.tar"), "https://hub/datasets/o/n/resolve/refs/x.tar");
+        assert_eq!(url("hf://models/o/n/x.tar"), "https://hub/o/n/resolve/main/x.tar");
+        for wrong in ["hf://o/n/x.tar", "hf://datasets/o/n", "hf://spaces/o/n/x"] {
+            assert!(url_of(wrong, "https://hub").is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The one runtime that stores run on, started by the first that is opened.
+
+use std::future::Future;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use anyhow::{Context, Result, anyhow};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+
+/// Hashing and copying of a fast network's bytes fit on two.
+const THREADS: usize = 2;
+
+fn runtime() -> Result<&'static Runtime> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(THREADS));
+    let built = Builder::new_multi_thread().worker_threads(threads).thread_name("store").enable_all().build();
+    let built = built.context("cannot start threads")?;
+    Ok(RUNTIME.get_or_init(|| built))
+}
+
+/// Starts a task in the background.
+pub(super) fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> Result<JoinHandle<T>> {
+    Ok(runtime()?.spawn(task))
+}
+
+/// Runs a task to its end. Unlike tokio's `block_on` it may be called from anywhere, the threads
+/// of another runtime included.
+pub(super) fn wait<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> Result<T> {
+    let (sender, receiver) = crossbeam_channel::bounded(1);
+    spawn(async move { _ = sender.send(task.await) })?;
+    receiver.recv().map_err(|_| anyhow!("the client of the store panicked"))
+}
