@@ -117,8 +117,8 @@ impl JobLog {
     pub fn append(&mut self, record: &Record) -> Result<()> {
         let mut record = record.clone();
         record.stderr = None;
-        if let Some(message) = record.message.as_mut().filter(|message| message.len() > MAX_MESSAGE) {
-            message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        if let Some(message) = &mut record.message {
+            shorten(message, MAX_MESSAGE);
         }
         let line = serde_json::to_string(&record)? + "\n";
         self.file.write_all(line.as_bytes()).context("the job log")
@@ -157,6 +157,14 @@ pub fn latest(folder: &Folder, count: u64) -> Result<Vec<Option<Record>>> {
 fn is_later(record: &Record, earlier: &Record) -> bool {
     let end = |record: &Record| record.start + record.seconds;
     end(record) >= end(earlier)
+}
+
+/// Cuts a text to `most` bytes, between two characters.
+pub fn shorten(text: &mut String, most: usize) {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        text.truncate(end);
+    }
 }
 
 /// Seconds since 1970.

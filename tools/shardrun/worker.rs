@@ -173,11 +173,11 @@ pub const MORE: &str = "more\n";
 
 /// Adds a record to a termination message, as long as there is room. Of what a failed item said, the end.
 fn add_message(message: &mut String, record: &Record) -> Result<()> {
-    let end = |text: &str| text[text.ceil_char_boundary(text.len().saturating_sub(1000))..].to_owned();
+    let end = |text: &str| text.chars().skip(text.chars().count().saturating_sub(500)).collect();
     let said = record.stderr.as_deref().filter(|_| record.state == State::Failed).map(end);
     let mut record = Record { stderr: said, shard: String::new(), ..record.clone() };
     if let Some(text) = &mut record.message {
-        text.truncate(text.floor_char_boundary(500));
+        joblog::shorten(text, 500);
     }
     let line = serde_json::to_string(&record)? + "\n";
     if message.ends_with(MORE) {
