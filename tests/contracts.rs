@@ -28,6 +28,9 @@ const SUBJECTS: &[Subject] = &[
     Subject { tool: "tarcat", flags: &["--select", "true", "--max-bad", "0"], output: Output::Archive },
     Subject { tool: "tarproc", flags: &["-c", ":", "-o", "-"], output: Output::Archive },
     Subject { tool: "tarproc", flags: &["--worker", "cat", "-o", "-"], output: Output::Archive },
+    Subject { tool: "tarcreate", flags: &["--from", "tar"], output: Output::Archive },
+    Subject { tool: "tarsort", flags: &[], output: Output::Archive },
+    Subject { tool: "tarsort", flags: &["--memory", "0", "--compress-spill"], output: Output::Archive },
     Subject { tool: "tarsplit", flags: &["-n", "3", "-o", "out/%04d.tar"], output: Output::Shards },
     Subject { tool: "tarcheck", flags: &[], output: Output::Text },
 ];

@@ -15,9 +15,11 @@ mod kills;
 mod manual;
 mod tarcat;
 mod tarcheck;
+mod tarcreate;
 mod tarproc;
 mod tarproc_hostile;
 #[cfg(feature = "tarresize")]
 mod tarresize;
+mod tarsort;
 mod tarsplit;
 mod urlcat;
