@@ -55,7 +55,7 @@ fn connections_cut_in_the_middle_are_resumed_where_they_broke() {
         Proxy::start(store().endpoint(), |_, number| if number % 2 == 0 { Act::Cut(300_000) } else { Act::Pass });
     let read = store().run("tarcat", ["s3://test/cut/a.tar"]).env("AWS_ENDPOINT_URL", &proxy.url);
     assert!(read.ok() == archive);
-    let starts: Vec<u64> = proxy.requests().iter().filter_map(|asked| start_of(asked)).collect();
+    let starts: Vec<u64> = proxy.requests().iter().filter_map(start_of).collect();
     assert!(starts.iter().any(|start| start % (1 << 20) != 0), "nothing was resumed in the middle: {starts:?}");
 }
 

@@ -47,7 +47,7 @@ impl Store {
             }
             variables.push((name.into(), value.into()));
         }
-        panic!("the S3 server did not come up");
+        panic!("the S3 server did not come up: {:?}", server.wait());
     }
 
     pub fn endpoint(&self) -> &str {
