@@ -11,10 +11,13 @@ mod fetch_protocols;
 mod formats;
 mod hostile;
 mod http;
+#[cfg(feature = "tarresize")]
+mod img2dataset;
 mod kills;
 mod manual;
 mod tarcat;
 mod tarcheck;
+mod tardataset;
 mod tarproc;
 mod tarproc_hostile;
 #[cfg(feature = "tarresize")]

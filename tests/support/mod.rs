@@ -14,7 +14,8 @@ pub use archives::{Archive, members, names};
 pub use tempfile::TempDir;
 
 /// All tools.
-pub const TOOLS: [&str; 7] = ["fetch", "tarcat", "tarcheck", "tarproc", "tarresize", "tarsplit", "urlcat"];
+pub const TOOLS: [&str; 8] =
+    ["fetch", "tarcat", "tarcheck", "tardataset", "tarproc", "tarresize", "tarsplit", "urlcat"];
 
 /// Where a tool's binary is.
 pub fn tool(name: &str) -> PathBuf {
