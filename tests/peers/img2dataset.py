@@ -179,7 +179,7 @@ def members(folder):
         with tarfile.open(file) as archive:
             for member in archive:
                 found[member.name] = archive.extractfile(member).read()
-    for file in sorted(folder.glob("*/*")):
+    for file in sorted(folder.glob("[0-9]*/*")):
         found[file.name] = file.read_bytes()
     return found
 
