@@ -170,10 +170,12 @@ def kind_of(cell):
     if isinstance(cell, bool) or cell in ("true", "false", "True", "False"):
         return "bool"
     for kind, convert in (("int64", int), ("double", float)):
-        try:
-            convert(cell)
+        if isinstance(cell, convert):
             return kind
-        except (TypeError, ValueError):
+        try:
+            if isinstance(cell, str) and convert(cell) is not None:
+                return kind
+        except ValueError:
             pass
     return "string"
 

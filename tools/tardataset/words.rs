@@ -52,7 +52,8 @@ impl Words {
         let status = if tool == "fetch" && !is_empty { Status::FailedToDownload } else { Status::FailedToProcess };
         let message = match status {
             Status::FailedToDownload => download(&code, message, http_status),
-            _ => process(&code, message),
+            _ if self == Words::Img2dataset => resize(&code, message),
+            _ => message,
         };
         facts.insert("status".into(), self.name(status).into());
         facts.insert("error_message".into(), message.into());
@@ -78,7 +79,7 @@ fn download(code: &str, message: String, http_status: Option<u64>) -> String {
     }
 }
 
-fn process(code: &str, message: String) -> String {
+fn resize(code: &str, message: String) -> String {
     match code {
         "decode" | "truncated" | "unsupported" | "bomb" | "no_image" | "empty" => "Image decoding error".into(),
         "too_small" => "image too small".into(),
