@@ -144,3 +144,20 @@ fn mistakes_are_one_line_and_status_2() {
         img2dataset(folder.path(), flags).fails(2, expected);
     }
 }
+
+#[test]
+fn any2dataset_keeps_files_as_they_are_and_adds_shards() {
+    let (folder, web) = (dir(), web());
+    write_urls(folder.path(), &web, &["page", "missing"]);
+    let script = script().with_file_name("any2dataset");
+    let words = "urls.txt --output_folder out --output_format webdataset --allow_private";
+    for shard in 0..2 {
+        let run = bash(&format!("exec {} {words}", script.display())).cwd(folder.path()).env("no_proxy", "*");
+        run.done().status(0).stderr("");
+        let tar = std::fs::read(folder.path().join(format!("out/{shard:05}.tar"))).unwrap();
+        assert_eq!(names(&tar), [format!("{shard:05}0000.flat"), format!("{shard:05}0000.json")]);
+        assert_eq!(crate::support::members(&tar)[0].1, b"<html>no picture");
+        let counts = stats(folder.path(), shard);
+        assert_eq!((&counts["successes"], &counts["failed_to_subsample"]), (&json!(1), &json!(0)));
+    }
+}

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 pub enum Words {
     Img2dataset,
     Video2dataset,
+    Any2dataset,
 }
 
 /// What became of a row.
@@ -31,7 +32,7 @@ impl Words {
             (Status::Success, _) => "success",
             (Status::FailedToDownload, _) => "failed_to_download",
             (Status::FailedToProcess, Words::Img2dataset) => "failed_to_resize",
-            (Status::FailedToProcess, Words::Video2dataset) => "failed_to_subsample",
+            (Status::FailedToProcess, Words::Video2dataset | Words::Any2dataset) => "failed_to_subsample",
         }
     }
 
