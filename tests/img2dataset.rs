@@ -1,11 +1,13 @@
 //! scripts/img2dataset: flags, resuming and refusals. That it gives what the real one gives is tests/peers' part.
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::support::web::{Web, reply};
-use crate::support::{Run, bash, dir, list, names};
+use crate::support::{Run, bash, dir, list, names, status};
 
 /// Pictures, and a few things that go wrong.
 fn web() -> Web {
@@ -160,4 +162,22 @@ fn any2dataset_keeps_files_as_they_are_and_adds_shards() {
         let counts = stats(folder.path(), shard);
         assert_eq!((&counts["successes"], &counts["failed_to_subsample"]), (&json!(1), &json!(0)));
     }
+}
+
+#[test]
+fn a_signal_ends_the_whole_pipeline_and_leaves_nothing_half_done() {
+    let folder = dir();
+    let web = Web::start(|asked, wire| match asked.path.as_str() {
+        "/slow" => std::thread::sleep(Duration::from_secs(60)),
+        _ => reply(wire, "200 OK", "", &jpeg()),
+    });
+    write_urls(folder.path(), &web, &["a", "slow"]);
+    let mut command = img2dataset(folder.path(), "--output_format webdataset").into_command();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while web.count("/slow") == 0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bash(&format!("kill -TERM {}", child.id())).ok();
+    assert_eq!(status(child.wait().unwrap()), 143);
+    assert_eq!(list(folder.path().join("out")), [".img2dataset"]);
 }
