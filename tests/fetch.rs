@@ -379,3 +379,31 @@ fn too_many_failures_are_an_exit_status() {
     fetch("--max-failures 1").stdin(rows.clone()).done().status(0);
     fetch("--max-failures 0").stdin(rows).fails(3, "fetch: 1 sample; failed 1 (1 http_4xx)");
 }
+
+#[test]
+fn failures_can_go_on_in_the_stream() {
+    let web = web();
+    let rows = format!(
+        "{{\"key\":\"a\",\"url\":\"{0}/missing\",\"w\":3}}\n{{\"key\":\"b\",\"url\":\"{0}/1.jpg\"}}\n",
+        web.url
+    );
+    let done = fetch("--pass-failed").stdin(rows).done().status(0).stderr("fetch: 1 sample; failed 1 (1 http_4xx)");
+    let archive = done.stdout();
+    assert_eq!(names(&archive), ["a.json", "b.jpg", "b.json"]);
+    let json = json_of(&archive, "a.json");
+    assert_eq!(
+        (&json["status"], &json["tool"], &json["code"]),
+        (&"failed".into(), &"fetch".into(), &"http_4xx".into())
+    );
+    assert_eq!((&json["w"], &json["http_status"]), (&3.into(), &404.into()));
+}
+
+#[test]
+fn opt_outs_know_us_by_the_name_we_give() {
+    let web = Web::start(|_, wire| reply(wire, "200 OK", "X-Robots-Tag: mybot: noai\r\n", JPEG));
+    for (flags, status) in
+        [("--user-agent Browser/1", 0), ("--user-agent Browser/1 --agent mybot", 3), ("--user-agent MyBot/1", 3)]
+    {
+        fetch(flags).stdin(format!("{}/1.jpg\n", web.url)).done().status(status);
+    }
+}

@@ -13,6 +13,8 @@ mod fetch_video;
 mod formats;
 mod hostile;
 mod http;
+#[cfg(feature = "tarresize")]
+mod img2dataset;
 mod kills;
 mod manual;
 mod shardrun;
@@ -21,6 +23,7 @@ mod stores;
 mod tarcat;
 mod tarcheck;
 mod tarcreate;
+mod tardataset;
 mod tarproc;
 mod tarproc_hostile;
 #[cfg(feature = "tarresize")]

@@ -257,3 +257,18 @@ fn row_groups_are_read_one_after_another() {
     assert_eq!(text.lines().count(), 2);
     assert!(text.lines().next().unwrap().contains("zwei"));
 }
+
+#[test]
+fn shards_can_be_picked_and_numbered() {
+    let folder = dir();
+    let list: String = (0..10).map(|i| format!("http://h/{i}\n")).collect();
+    std::fs::write(folder.path().join("urls.txt"), list).unwrap();
+    let flags = "urls.txt --rows-per-shard 3 --first-shard 7 --shards 8,10-12 --key {shard:02}{row:01}";
+    let out = String::from_utf8(words("urlcat", flags).cwd(folder.path()).ok()).unwrap();
+    let expected = ["080 3", "081 4", "082 5", "100 9"].map(|row| {
+        let (key, n) = row.split_once(' ').unwrap();
+        format!("{{\"key\":\"{key}\",\"url\":\"http://h/{n}\"}}\n")
+    });
+    assert_eq!(out, expected.concat());
+    words("urlcat", "urls.txt --shards 3-1").cwd(folder.path()).done().status(2);
+}

@@ -5,16 +5,19 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 
 use anyhow::Result;
 use arrow_ipc::reader::{FileReader, StreamReader};
-use arrow_schema::Schema;
+use arrow_schema::{Schema, SchemaRef};
 
 use super::{Column, Columns, Flow, Visitor, batch};
 
 pub fn schema(file: &File) -> Result<Vec<Column>> {
-    let schema = match is_file(file)? {
+    Ok(batch::columns(arrow_schema(file)?.as_ref()))
+}
+
+pub fn arrow_schema(file: &File) -> Result<SchemaRef> {
+    Ok(match is_file(file)? {
         true => FileReader::try_new(BufReader::new(file), None)?.schema(),
         false => StreamReader::try_new(BufReader::new(file), None)?.schema(),
-    };
-    Ok(batch::columns(&schema))
+    })
 }
 
 pub fn visit(file: File, columns: &Columns, visitor: &mut dyn Visitor) -> Result<Flow> {

@@ -102,7 +102,7 @@ impl<'a> Cells<'a> {
 
 /// One cell of any type as JSON: nested types as arrays and objects, bytes as text where they are
 /// UTF-8 and as base64 where not, dates and decimals as arrow prints them.
-fn value(array: &ArrayRef, row: usize) -> Result<Value> {
+pub fn value(array: &ArrayRef, row: usize) -> Result<Value> {
     if array.is_null(row) {
         return Ok(Value::Null);
     }

@@ -4,9 +4,11 @@
 //! from. Memory is bounded by a block (text) or a batch of a row group (parquet, arrow), with
 //! one exception: column-oriented JSON has to be read whole.
 
+mod array;
 mod arrow;
 mod batch;
 mod cell;
+mod columns;
 mod csv;
 mod export;
 mod format;
@@ -26,6 +28,7 @@ use anyhow::{Context, Result};
 use crate::source;
 
 pub use cell::Cell;
+pub use columns::{Typed, Writer};
 pub use export::{Datum, Export};
 pub use format::Format;
 pub use tables::Tables;

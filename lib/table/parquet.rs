@@ -3,6 +3,7 @@
 use std::fs::File;
 
 use anyhow::Result;
+use arrow_schema::SchemaRef;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 
@@ -19,6 +20,11 @@ pub fn count_rows(file: &File) -> Result<u64> {
 
 pub fn schema(file: &File) -> Result<Vec<Column>> {
     Ok(batch::columns(open(file)?.schema()))
+}
+
+/// The schema with the types that arrow gave it.
+pub fn arrow_schema(file: &File) -> Result<SchemaRef> {
+    Ok(Builder::try_new(file.try_clone()?)?.schema().clone())
 }
 
 pub fn visit(file: File, columns: &Columns, visitor: &mut dyn Visitor) -> Result<Flow> {

@@ -14,12 +14,13 @@ pub use archives::{Archive, members, names};
 pub use tempfile::TempDir;
 
 /// All tools.
-pub const TOOLS: [&str; 12] = [
+pub const TOOLS: [&str; 13] = [
     "fetch",
     "shardrun",
     "tarcat",
     "tarcheck",
     "tarcreate",
+    "tardataset",
     "tarproc",
     "tarresize",
     "tarshow",

@@ -117,3 +117,23 @@ fn failed_samples_are_skipped_kept_or_end_the_run() {
     run("-v").status(0).stderr(&format!("tarresize: {line}\n{summary}"));
     run("--max-failures 0").status(3).stderr(summary);
 }
+
+#[test]
+fn failures_can_go_on_in_the_stream() {
+    let before = br#"{"url":"u","status":"failed","tool":"fetch","code":"dns"}"#;
+    let archive = Archive::new()
+        .file("a.json", before)
+        .file("b.jpg", b"no picture")
+        .file("b.json", br#"{"url":"v"}"#)
+        .file("c.jpg", &jpeg(&photo(60, 30)))
+        .whole();
+    let done = words("tarresize", "-s 10 --on-error pass").stdin(archive).done().status(0);
+    let out = done.stderr("tarresize: 2 samples; failed 1 (1 unsupported)").stdout();
+    assert_eq!(names(&out), ["a.json", "b.json", "c.jpg", "c.json"]);
+    assert_eq!(members(&out)[0].1, before);
+    let failed: Value = serde_json::from_slice(&members(&out)[1].1).unwrap();
+    assert_eq!(
+        (&failed["url"], &failed["tool"], &failed["code"]),
+        (&json!("v"), &json!("tarresize"), &json!("unsupported"))
+    );
+}

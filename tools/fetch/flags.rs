@@ -144,6 +144,10 @@ pub struct Args {
     #[arg(long, value_name = "TEXT", default_value = concat!("tarpipe/", env!("CARGO_PKG_VERSION")))]
     pub user_agent: String,
 
+    /// The name that opt-outs and robots.txt know, where it is not the first word of the user agent
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+
     /// Tell servers where their owners find you, as part of the user agent: a URL or a mail address
     ///
     /// Whoever fetches much from others' servers should give one.
@@ -199,6 +203,12 @@ pub struct Args {
     /// Report every row to FILE: .jsonl, .csv or .parquet, by its suffix
     #[arg(long, value_name = "FILE")]
     pub report: Option<String>,
+
+    /// Write a sample for each row that fails too: KEY.json alone, with status failed, tool, code and error_message
+    ///
+    /// For a tool at the end of the pipe that writes down what became of every row.
+    #[arg(long)]
+    pub pass_failed: bool,
 
     /// Write counts and rates to FILE as JSON, every 5 s and at the end
     #[arg(long, value_name = "FILE")]
@@ -287,6 +297,7 @@ impl Args {
             timeout: self.timeout,
             max_redirects: self.max_redirects,
             user_agent: self.full_user_agent(),
+            agent: self.agent.clone().unwrap_or_else(|| first_word(&self.user_agent)),
             headers: self.header.clone(),
             opt_out: OptOut::parse(&self.opt_out),
             obey_robots: self.robots == Obedience::Obey,
@@ -314,6 +325,11 @@ impl Args {
             },
         }
     }
+}
+
+/// The product name in a user agent.
+fn first_word(user_agent: &str) -> String {
+    user_agent.split(['/', ' ']).next().unwrap_or_default().to_owned()
 }
 
 fn count(text: &str) -> Result<usize> {

@@ -21,6 +21,7 @@ pub struct Output {
     archive: Shard,
     report: Option<Ledger>,
     hash: Hash,
+    pass_failed: bool,
     tally: Tally,
 }
 
@@ -28,7 +29,7 @@ impl Output {
     pub fn create(args: &Args) -> Result<Self> {
         let report = args.report.as_deref().map(|name| Ledger::create(name, Entry::COLUMNS)).transpose()?;
         let archive = args.output.create(&args.parallel)?;
-        Ok(Output { archive, report, hash: args.hash, tally: Tally::default() })
+        Ok(Output { archive, report, hash: args.hash, pass_failed: args.pass_failed, tally: Tally::default() })
     }
 
     /// Writes one row. When the run is over already, its sample goes nowhere and the row is
@@ -50,6 +51,9 @@ impl Output {
                 messages::detail(&format!("{}: {}", job.url(), failure.why));
                 self.tally.fail(failure.code.name());
                 progress::add_failed();
+                if self.pass_failed && !is_over && failure.code != Code::BadKey {
+                    written = self.archive.write(&failed_sample(&mut job, failure));
+                }
             }
         }
         if written.is_ok() && failure.is_none() {
@@ -116,13 +120,7 @@ impl Output {
 
     /// Every column of the row, then what became of the request. Ours win where names clash.
     fn json(&self, job: &mut Job) -> Map<String, Value> {
-        let mut json = Map::new();
-        json.insert("key".into(), job.row.key.as_str().into());
-        json.insert("url".into(), if job.row.is_list { job.row.urls.clone().into() } else { job.row.url(0).into() });
-        if let Some(caption) = &job.row.caption {
-            json.insert("caption".into(), caption.as_str().into());
-        }
-        json.extend(std::mem::take(&mut job.row.columns));
+        let mut json = columns(job);
         json.insert("status".into(), "success".into());
         if job.row.is_list {
             let facts = job.files.iter().enumerate().map(|(at, file)| {
@@ -148,6 +146,30 @@ impl Output {
         }
         facts
     }
+}
+
+/// Every column of the row.
+fn columns(job: &mut Job) -> Map<String, Value> {
+    let mut json = Map::new();
+    json.insert("key".into(), job.row.key.as_str().into());
+    json.insert("url".into(), if job.row.is_list { job.row.urls.clone().into() } else { job.row.url(0).into() });
+    if let Some(caption) = &job.row.caption {
+        json.insert("caption".into(), caption.as_str().into());
+    }
+    json.extend(std::mem::take(&mut job.row.columns));
+    json
+}
+
+/// What --pass-failed tells the tools that follow.
+fn failed_sample(job: &mut Job, failure: &Failure) -> Sample {
+    let mut json = columns(job);
+    json.insert("status".into(), "failed".into());
+    json.insert("tool".into(), messages::tool().into());
+    json.insert("code".into(), failure.code.name().into());
+    json.insert("error_message".into(), failure.why.as_str().into());
+    json.insert("http_status".into(), json!(job.trace.http_status));
+    let member = Member::new("json", Value::Object(json).to_string().into_bytes());
+    Sample { key: job.row.key.clone(), mtime: 0, source: job.url().into(), members: vec![member] }
 }
 
 /// The field of a file: its extension, after its number where there are several. The fields txt and

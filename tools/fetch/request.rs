@@ -36,6 +36,8 @@ pub struct Options {
     pub timeout: Duration,
     pub max_redirects: usize,
     pub user_agent: String,
+    /// What robots.txt and X-Robots-Tag call us.
+    pub agent: String,
     pub headers: Vec<(HeaderName, HeaderValue)>,
     pub opt_out: OptOut,
     pub obey_robots: bool,
@@ -85,9 +87,8 @@ impl Client {
         Ok(Client { pool, connector, headers, robots: RobotsCache::default(), options })
     }
 
-    /// The product name in the user agent: what robots.txt and X-Robots-Tag call us.
     pub(super) fn agent(&self) -> &str {
-        self.options.user_agent.split(['/', ' ']).next().unwrap_or_default()
+        &self.options.agent
     }
 
     /// Fetches `url` within the total deadline of an attempt, redirects and body included.

@@ -135,7 +135,11 @@ pub struct Args {
     #[arg(long)]
     exif: bool,
 
-    /// What to do with a sample whose image fails: skip it, keep it as it was, or abort the run
+    /// What to do with a sample whose image fails: skip it, keep it as it was, pass its json alone, or abort the run
+    ///
+    /// pass is for a tool at the end of the pipe that writes down what became of every sample: the
+    /// json gets status failed, tool, code and error_message. A sample that fetch --pass-failed has
+    /// marked so goes by untouched.
     #[arg(long, value_name = "WHAT", default_value = "skip")]
     pub on_error: OnError,
 
@@ -197,6 +201,7 @@ enum Animated {
 pub enum OnError {
     Skip,
     Keep,
+    Pass,
     Abort,
 }
 

@@ -19,6 +19,7 @@ mod lanes;
 mod markers;
 mod options;
 mod orient;
+mod passed;
 mod picture;
 mod planes;
 #[cfg(not(feature = "turbojpeg"))]
@@ -57,10 +58,16 @@ fn run(args: Args) -> Result<Outcome> {
     let report = args.report.as_deref().map(|name| Ledger::create(name, report::COLUMNS)).transpose()?;
     let shard = args.output.create(&args.parallel)?;
     let mut output = Output { shard, report, tally: tally.clone(), on_error: args.on_error };
+    let passes = args.on_error == OnError::Pass;
     let worker = move |_| {
         let work = Arc::clone(&work);
         let mut engine = None;
-        move |sample| process(sample, &work, &mut engine)
+        move |sample| {
+            if passes && passed::is_failed(&sample) {
+                return Ok(Processed { sample, images: Vec::new() });
+            }
+            process(sample, &work, &mut engine)
+        }
     };
     let limits = Limits::for_workers(args.parallel.threads());
     pool::run(limits, samples, Sample::bytes, worker, |processed| output.write(processed))?;
@@ -110,6 +117,10 @@ impl Output {
             OnError::Keep => {
                 messages::detail(&format!("{line}; kept as it was"));
                 self.shard.write(&sample)?;
+            }
+            OnError::Pass => {
+                messages::detail(&line);
+                self.shard.write(&passed::failed(&sample, failure))?;
             }
         }
         self.tally.add(|tally| tally.fail(failure.code.name()));

@@ -33,14 +33,21 @@ impl Names<'_> {
     }
 }
 
+/// Where a row stands.
+#[derive(Clone, Copy)]
+pub struct Number {
+    pub index: u64,
+    pub rows_per_shard: u64,
+    pub first_shard: u64,
+}
+
 /// Appends one row as a line; an error says what is wrong with the row.
 pub fn write_row(
     out: &mut Vec<u8>,
     names: &Names<'_>,
     row: &Row<'_>,
     template: Option<&Template>,
-    index: u64,
-    rows_per_shard: u64,
+    number: Number,
 ) -> Result<(), String> {
     let missing = |name: &str| {
         format!(
@@ -58,7 +65,7 @@ pub fn write_row(
         return Err(missing(names.key));
     }
     out.extend_from_slice(b"{\"key\":");
-    write_key(out, key, template, index, rows_per_shard)?;
+    write_key(out, key, template, number)?;
     out.extend_from_slice(b",\"url\":");
     url.write_json(out);
     if let Some(caption) = caption {
@@ -85,18 +92,17 @@ fn write_key(
     out: &mut Vec<u8>,
     cell: Option<&Cell<'_>>,
     template: Option<&Template>,
-    index: u64,
-    rows_per_shard: u64,
+    number: Number,
 ) -> Result<(), String> {
     let key = match (cell, template) {
         (Some(cell), _) => cell.text().unwrap_or_default().into_owned(),
         (None, Some(template)) => template.fill(&Values::from([
-            ("index", index.to_string()),
-            ("shard", (index / rows_per_shard).to_string()),
-            ("row", (index % rows_per_shard).to_string()),
+            ("index", number.index.to_string()),
+            ("shard", (number.first_shard + number.index / number.rows_per_shard).to_string()),
+            ("row", (number.index % number.rows_per_shard).to_string()),
         ])),
         (None, None) => {
-            write_number(out, index);
+            write_number(out, number.index);
             return Ok(());
         }
     };

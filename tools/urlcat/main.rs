@@ -20,7 +20,7 @@ use tarpipe::slice::Slice;
 use tarpipe::table::{Flow, Format, Tables};
 
 use pick::{Lines, Pick};
-use place::{Place, Range};
+use place::{Numbers, Place, Range};
 
 /// Concatenate tables of URLs into rows for fetch; pick, slice, sample and dedupe them
 ///
@@ -67,7 +67,8 @@ struct Args {
 
     /// Make keys from a template of {index}, {shard} and {row}
     ///
-    /// index counts all rows, shard is index / --rows-per-shard, row is what remains of it.
+    /// index counts all rows, shard is index / --rows-per-shard from --first-shard on, row is what
+    /// remains of it.
     /// {index:09} where nothing else is asked and the table has no column key.
     #[arg(long, value_name = "TEMPLATE")]
     key: Option<String>,
@@ -119,6 +120,14 @@ struct Args {
     /// How many rows make a shard [default: 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rows_per_shard: Option<u64>,
+
+    /// Number the first shard N
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    first_shard: u64,
+
+    /// Take only these shards of --rows-per-shard rows, such as 0,3,7-9
+    #[arg(long, value_name = "LIST", conflicts_with = "shard")]
+    shards: Option<Numbers>,
 
     /// Print how many shards of --rows-per-shard the rows make, and nothing else
     #[arg(long, conflicts_with_all = ["columns", "head"])]
@@ -187,6 +196,10 @@ impl Args {
 
     /// Which of the numbered rows are this process's.
     fn place(&self, tables: &Tables) -> Result<Place> {
+        if let Some(numbers) = &self.shards {
+            let (first, per_piece) = (self.first_shard, self.rows_per_shard());
+            return Ok(Place::Pieces { numbers: numbers.clone(), first, per_piece });
+        }
         let Some(rank) = self.shard else { return Ok(Place::All) };
         if !self.contiguous {
             let per_piece = self.rows_per_shard.unwrap_or(1);

@@ -14,7 +14,7 @@ use tarpipe::table::{Columns, Flow, Row, Table, Visitor};
 use tarpipe::template::Template;
 
 use super::Args;
-use super::line::{Names, write_row};
+use super::line::{Names, Number, write_row};
 use super::place::Place;
 use super::unique::Unique;
 
@@ -50,6 +50,7 @@ pub struct Pick<'a> {
     place: Place,
     skip_bad: bool,
     rows_per_shard: u64,
+    first_shard: u64,
     template: Option<Template>,
     /// None to count only.
     out: Option<Lines>,
@@ -84,6 +85,7 @@ impl<'a> Pick<'a> {
             place,
             skip_bad: args.skip_bad,
             rows_per_shard: args.rows_per_shard(),
+            first_shard: args.first_shard,
             template,
             out,
             table: String::new(),
@@ -148,9 +150,9 @@ impl<'a> Pick<'a> {
 
     fn write(&mut self, row: &Row<'_>) -> Result<(), String> {
         let Some(out) = &mut self.out else { return Ok(()) };
-        let names = &self.names;
         let start = out.buf.len();
-        let result = write_row(&mut out.buf, names, row, self.template.as_ref(), self.index, self.rows_per_shard);
+        let number = Number { index: self.index, rows_per_shard: self.rows_per_shard, first_shard: self.first_shard };
+        let result = write_row(&mut out.buf, &self.names, row, self.template.as_ref(), number);
         if result.is_err() {
             out.buf.truncate(start);
         }

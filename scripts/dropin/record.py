@@ -1,0 +1,58 @@
+"""What a folder was begun with, so that nobody goes on with something else."""
+
+import json
+import os
+
+from . import Mistake
+
+
+def done_shards(folder):
+    return {int(file.name.split("_")[0]) for file in folder.glob("*_stats.json") if file.name.split("_")[0].isdigit()}
+
+
+def check_record(program, folder, parameters, inputs, mode):
+    """Refuses to go on with other parameters or inputs than those the folder was begun with, and names them."""
+    file = folder / f".{program}" / "run.json"
+    if not file.exists():
+        return
+    before = json.loads(file.read_text())
+    now = {"parameters": parameters, "inputs": inputs}
+    if mode == "extend":
+        keep = ("number_sample_per_shard", "oom_shard_count", "output_format")
+        before, now = ({"parameters": {name: record["parameters"].get(name) for name in keep}} for record in (before, now))
+    differences = []
+    for name in sorted(set(before["parameters"]) | set(now["parameters"])):
+        old, new = before["parameters"].get(name), now["parameters"].get(name)
+        if old != new:
+            differences.append(f"{name} was {old!r} and is {new!r}")
+    if before.get("inputs") != now.get("inputs"):
+        differences.append(difference_of_inputs(before["inputs"], now["inputs"]))
+    if differences:
+        raise Mistake(
+            f"{folder} was begun with others: {'; '.join(differences)}. Take those again, another --output_folder, "
+            "or --incremental_mode overwrite (extend, for new inputs)"
+        )
+
+
+def difference_of_inputs(old, new):
+    for before, now in zip(old, new):
+        if before != now:
+            same = before["file"] == now["file"]
+            what = [f"{key} {before[key]} then, {now[key]} now" for key in before if before[key] != now.get(key)]
+            return f"input {now['file']} has changed ({', '.join(what)})" if same else f"input {before['file']} was where {now['file']} is"
+    return f"{len(old)} inputs then, {len(new)} now"
+
+
+def write_record(program, folder, record, name="run.json"):
+    file = folder / f".{program}" / name
+    file.parent.mkdir(exist_ok=True)
+    temporary = file.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(record, indent=1) + "\n")
+    temporary.replace(file)
+    return file
+
+
+def describe_inputs(plan):
+    """What a resumed run compares: names, rows and sizes."""
+    size = lambda file: os.path.getsize(file) if os.path.exists(file) else None  # noqa: E731
+    return [{"file": part["file"], "rows": part["rows"], "size": size(part["file"])} for part in plan]

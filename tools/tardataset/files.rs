@@ -1,0 +1,76 @@
+//! A shard as a folder of files, which appears under its name only when it is whole.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use tarpipe::sample::Sample;
+use tarpipe::sink::host;
+use tarpipe::{signals, source};
+
+/// A folder on its way. Dropped before [`Files::finish`], it is removed.
+pub struct Files {
+    folder: PathBuf,
+    target: PathBuf,
+    finished: bool,
+}
+
+impl Files {
+    pub fn create(target: &str) -> Result<Self> {
+        let target = PathBuf::from(source::path_of(target));
+        let parent = target.parent().unwrap_or(Path::new("."));
+        let shard = target.file_name().unwrap_or_default().to_string_lossy();
+        fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        remove_garbage(parent, &shard);
+        let folder = parent.join(format!("{}{}-{shard}.tmp", prefix(), std::process::id()));
+        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        signals::guard_path(&folder);
+        Ok(Files { folder, target, finished: false })
+    }
+
+    pub fn write(&mut self, sample: &Sample) -> Result<()> {
+        for member in &sample.members {
+            let path = self.folder.join(format!("{}.{}", sample.key, member.field));
+            fs::write(&path, &member.data).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Syncs the files and gives the folder its name. One that is there is of a run that did not finish it.
+    pub fn finish(mut self) -> Result<()> {
+        let explain = || format!("{}: cannot put the folder in its place", self.target.display());
+        // One call for all files; a file system without it is none that could lose them.
+        _ = File::open(&self.folder).map(|folder| rustix::fs::syncfs(&folder));
+        if self.target.exists() {
+            fs::remove_dir_all(&self.target).with_context(explain)?;
+        }
+        fs::rename(&self.folder, &self.target).with_context(explain)?;
+        self.finished = true;
+        signals::release_path(&self.folder);
+        Ok(())
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        if !self.finished {
+            _ = fs::remove_dir_all(&self.folder);
+            signals::release_path(&self.folder);
+        }
+    }
+}
+
+fn prefix() -> String {
+    format!(".tarpipe-{}-", host())
+}
+
+/// Removes what processes of this host that are no more have left of the shard.
+fn remove_garbage(parent: &Path, shard: &str) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix(&prefix()).and_then(|rest| rest.strip_suffix(&format!("-{shard}.tmp")));
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
