@@ -39,6 +39,13 @@ pub struct Survey {
     pub is_live: bool,
 }
 
+/// Short messages of a pod leave the values of items out.
+fn name_shards(records: &mut [Option<Record>], items: &Items) {
+    for record in records.iter_mut().flatten().filter(|record| record.shard.is_empty()) {
+        record.shard = items.with(record.item, |item| item.value.to_owned());
+    }
+}
+
 impl Survey {
     /// Looks at everything, and asks the engine.
     pub fn take(folder: &Folder) -> Result<Self> {
@@ -46,7 +53,8 @@ impl Survey {
         let items = folder.items(&plan)?;
         let submissions = Submission::all(folder)?;
         engine::collect(folder, &submissions)?;
-        let records = joblog::latest(folder, plan.count)?;
+        let mut records = joblog::latest(folder, plan.count)?;
+        name_shards(&mut records, &items);
         let done = done::find(&plan, &items, &records)?;
         let standing = |(done, record): (&bool, &Option<Record>)| match record {
             _ if *done => Standing::Done,
