@@ -205,7 +205,8 @@ fn parse(submission: &Submission, text: &str) -> TaskStates {
 
 fn state_of(name: &str) -> TaskState {
     match name.split_whitespace().next().unwrap_or_default() {
-        "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => TaskState::Waiting,
+        // A task whose node died is queued again a moment later.
+        "NODE_FAIL" | "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => TaskState::Waiting,
         "RUNNING" | "COMPLETING" | "CONFIGURING" | "SUSPENDED" | "SIGNALING" | "STAGE_OUT" | "STOPPED" => {
             TaskState::Running
         }
