@@ -15,7 +15,9 @@ const MAX_NAMES: usize = 10_000_000;
 /// All names that `spec` stands for, in order. A file that exists under `spec` itself is that
 /// file; the command of a `pipe:` is expanded, but not cut at `::`.
 pub fn expand(spec: &str) -> Result<Vec<String>> {
-    if std::fs::exists(spec).unwrap_or(false) {
+    // Only what would be taken apart is looked for: lists of names are long.
+    let has_parts = spec.contains('{') || spec.contains("::");
+    if has_parts && std::fs::exists(spec).unwrap_or(false) {
         return Ok(vec![spec.to_owned()]);
     }
     let parts: Vec<&str> = if spec.starts_with("pipe:") { vec![spec] } else { spec.split("::").collect() };

@@ -79,3 +79,22 @@ fn shots_become_features() {
         [165921, 165928, 165935].map(|shot| (shot.to_string(), format!("exit status: 1: shot {shot} has no data")));
     assert_eq!(told, expected.each_ref().map(|(key, why)| (key.as_str(), why.as_str())));
 }
+
+#[test]
+fn shots_in_two_shards_become_one_table() {
+    let folder = dir();
+    let place = folder.path().display();
+    let pipeline = "seq $((165920 + SHARD * 8)) $((165927 + SHARD * 8)) | \
+        sed 's|.*|{\"key\":\"&\",\"url\":\"shot://archive/&\"}|' | urlcat | \
+        fetch -q -j 2 --timeout 5m --retries 0 --via 'python3 scripts/examples/read_shot.py {{url}} {{out}}' --ext npz | \
+        tarproc -p 1 --worker 'python3 scripts/examples/shot_features.py' -o - | tarcat -f json";
+    let script = format!(
+        "shardrun -q --run {place}/run -n 2 -o '{place}/shots-{{}}.tar' \"$PIPELINE\" && \
+         tarshow --parquet {place}/shots.parquet -f 'json.ip_max json.flat_top' {place}/shots-0.tar {place}/shots-1.tar && \
+         urlcat {place}/shots.parquet --url-col __key__"
+    );
+    let rows = with_python(&script, &["numpy"]).env("PIPELINE", pipeline).done().status(0).stdout_text();
+    // Three of the sixteen have no data.
+    assert_eq!(rows.lines().count(), 13, "{rows}");
+    assert!(rows.lines().all(|row| row.contains("ip_max")), "{rows}");
+}

@@ -107,7 +107,7 @@ pub struct Settings {
     #[arg(long)]
     pub plain_jobs: bool,
 
-    /// The master, such as spark://host:7077, local[4] or yarn (spark)
+    /// The master, such as spark://host:7077, local or yarn (spark)
     #[arg(long, value_name = "URL")]
     pub master: Option<String>,
 
