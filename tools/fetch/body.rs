@@ -3,12 +3,11 @@
 use std::io::Read;
 use std::time::Duration;
 
-use http_body_util::BodyExt;
 use hyper::HeaderMap;
-use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, sleep_until};
 
 use super::budget::Held;
+use super::connections::Body;
 use super::failure::{Code, Failure};
 use super::kind;
 
@@ -38,24 +37,25 @@ impl Limits {
     /// to fail because its output is slow.
     pub async fn read(
         &self,
-        mut body: Incoming,
+        mut body: Body,
         head: &HeaderMap,
         mut deadline: Instant,
         held: &mut Held,
     ) -> Result<Vec<u8>, Failure> {
-        let announced = body.size_hint().exact();
+        let announced = body.announced();
         if announced.is_some_and(|bytes| bytes > self.max_bytes) {
             return Err(self.too_large());
         }
         let encoding = Encoding::of(head)?;
-        let mut data = Vec::with_capacity(announced.unwrap_or(0).min(MAX_ANNOUNCED) as usize);
+        // A byte more than announced: see where it is read.
+        let mut data = Vec::with_capacity(announced.map_or(0, |bytes| bytes.min(MAX_ANNOUNCED) as usize + 1));
         let mut sniffed = encoding != Encoding::Plain || self.accept.is_empty();
         let mut pace = Pace::new(self, Instant::now());
         let mut timer = std::pin::pin!(sleep_until(deadline.min(pace.due)));
         loop {
-            let frame = tokio::select! {
+            let read = tokio::select! {
                 biased;
-                frame = body.frame() => frame,
+                read = body.read(&mut data) => read?,
                 () = timer.as_mut() => {
                     let now = Instant::now();
                     if now >= deadline {
@@ -66,21 +66,21 @@ impl Limits {
                     continue;
                 }
             };
-            let Some(frame) = frame else { break };
-            let Ok(chunk) = frame.map_err(|err| broken(&err, data.len()))?.into_data() else { continue };
-            if (data.len() + chunk.len()) as u64 > self.max_bytes {
+            if read == 0 {
+                break;
+            }
+            if data.len() as u64 > self.max_bytes {
                 return Err(self.too_large());
             }
-            if !held.try_take(chunk.len() as u64) {
+            if !held.try_take(read as u64) {
                 let before = Instant::now();
-                held.take(chunk.len() as u64).await;
+                held.take(read as u64).await;
                 let waited = before.elapsed();
                 deadline += waited;
                 pace.due += waited;
                 timer.as_mut().reset(deadline.min(pace.due));
             }
-            data.extend_from_slice(&chunk);
-            pace.bytes += chunk.len() as u64;
+            pace.bytes += read as u64;
             if !sniffed && data.len() >= SNIFFED {
                 sniffed = true;
                 self.check_type(&data, head)?;
@@ -151,13 +151,6 @@ impl Pace {
         self.due = now + self.stall;
         Ok(())
     }
-}
-
-fn broken(err: &hyper::Error, read: usize) -> Failure {
-    if err.is_parse() {
-        return Failure::lasting(Code::Protocol, format!("the body is not HTTP: {err}"));
-    }
-    Failure::passing(Code::Truncated, format!("the body ends after {read} bytes"))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

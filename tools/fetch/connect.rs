@@ -1,7 +1,8 @@
-//! A connection for a request: looked up, checked, connected, secured. The client's pool
-//! calls this for every new connection, so no request and no redirect gets around it.
+//! A connection for a request: looked up, checked, connected, secured. Every new connection is
+//! made here, so no request and no redirect gets around it.
 
-use std::future::Future;
+use std::future::poll_fn;
+use std::io::Result as IoResult;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -9,11 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::Uri;
-use hyper::rt::ReadBufCursor;
-use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -57,27 +55,25 @@ impl Connector {
     pub async fn check(&self, host: &str) -> Result<(), Failure> {
         self.0.resolver.resolve(host).await.map(drop)
     }
-}
 
-impl tower_service::Service<Uri> for Connector {
-    type Response = Stream;
-    type Error = Failure;
-    type Future = Pin<Box<dyn Future<Output = Result<Stream, Failure>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
+    /// Connects to the host of `uri`. Where no more connections may be open, `make_room` closes an idle one, or says
+    /// that there is none.
+    pub async fn connect(&self, uri: &Uri, make_room: impl Fn() -> bool) -> Result<Stream, Failure> {
+        let permit = self.permit(make_room).await?;
+        let late = |_| Failure::passing(Code::Connect, format!("no connection within {:?}", self.0.timeout));
+        timeout(self.0.timeout, self.0.connect(uri, permit)).await.map_err(late)?
     }
 
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let shared = Arc::clone(&self.0);
-        Box::pin(async move {
-            let Ok(permit) = Arc::clone(&shared.open).acquire_owned().await else {
-                return Err(Failure::lasting(Code::Interrupted, "interrupted"));
-            };
-            let connect = shared.connect(&uri, permit);
-            let late = |_| Failure::passing(Code::Connect, format!("no connection within {:?}", shared.timeout));
-            timeout(shared.timeout, connect).await.map_err(late)?
-        })
+    async fn permit(&self, make_room: impl Fn() -> bool) -> Result<OwnedSemaphorePermit, Failure> {
+        loop {
+            let open = Arc::clone(&self.0.open);
+            if let Ok(permit) = Arc::clone(&open).try_acquire_owned() {
+                return Ok(permit);
+            }
+            if !make_room() {
+                return open.acquire_owned().await.map_err(|_| Failure::lasting(Code::Interrupted, "interrupted"));
+            }
+        }
     }
 }
 
@@ -93,13 +89,13 @@ impl Shared {
         // Requests are written whole: nothing to gain from waiting for more.
         _ = tcp.set_nodelay(true);
         if !is_tls {
-            return Ok(Stream { io: TokioIo::new(Box::new(tcp)), is_proxied, is_h2: false, _permit: permit });
+            return Ok(Stream { io: Box::new(tcp), is_proxied, is_h2: false, permit });
         }
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
             .map_err(|_| Failure::lasting(Code::BadUrl, format!("{host}: no name for a certificate")))?;
         let tls = self.tls()?.connect(name, tcp).await.map_err(|err| tls_failure(&err))?;
         let is_h2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
-        Ok(Stream { io: TokioIo::new(Box::new(tls)), is_proxied, is_h2, _permit: permit })
+        Ok(Stream { io: Box::new(tls), is_proxied, is_h2, permit })
     }
 
     fn tls(&self) -> Result<&TlsConnector, Failure> {
@@ -186,35 +182,44 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// A connection, plain or secured.
 pub struct Stream {
-    io: TokioIo<Box<dyn Io>>,
-    is_proxied: bool,
-    is_h2: bool,
-    _permit: OwnedSemaphorePermit,
+    io: Box<dyn Io>,
+    /// Whether a proxy is at its other end, which wants whole URLs.
+    pub is_proxied: bool,
+    /// Whether HTTP/2 was agreed upon.
+    pub is_h2: bool,
+    permit: OwnedSemaphorePermit,
 }
 
-impl Connection for Stream {
-    fn connected(&self) -> Connected {
-        let connected = Connected::new().proxy(self.is_proxied);
-        if self.is_h2 { connected.negotiated_h2() } else { connected }
+impl Stream {
+    /// Whether the server has neither closed it nor said anything.
+    pub async fn is_quiet(&mut self) -> bool {
+        let mut byte = [0];
+        let mut room = ReadBuf::new(&mut byte);
+        poll_fn(|cx| Poll::Ready(Pin::new(&mut self.io).poll_read(cx, &mut room).is_pending())).await
+    }
+
+    /// Whether no other connection can be opened while this one is.
+    pub fn is_wanted_elsewhere(&self) -> bool {
+        self.permit.semaphore().available_permits() == 0
     }
 }
 
-impl hyper::rt::Read for Stream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buf)
+impl AsyncRead for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<IoResult<()>> {
+        Pin::new(&mut self.io).poll_read(cx, room)
     }
 }
 
-impl hyper::rt::Write for Stream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<IoResult<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<IoResult<()>> {
         Pin::new(&mut self.io).poll_flush(cx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<IoResult<()>> {
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }

@@ -5,12 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use http_body_util::Empty;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
-use hyper::{HeaderMap, Request, Response, StatusCode, Uri};
-use hyper_util::client::legacy::{Client as Pool, Error};
+use hyper::{HeaderMap, Request, Uri};
 use hyper_util::client::proxy::matcher::Matcher;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
@@ -18,18 +16,13 @@ use super::address::Rules;
 use super::body::{self, Limits};
 use super::budget::Held;
 use super::connect::Connector;
+use super::connections::{Body, Connections};
 use super::cookies::Cookies;
 use super::failure::{Code, Failure};
+use super::http1::Head;
 use super::optout::OptOut;
 use super::retry::retry_after;
 use super::robots_cache::RobotsCache;
-
-/// Idle connections are closed soon: a table of a million hosts would hold a million.
-const IDLE: Duration = Duration::from_secs(3);
-
-/// A response head may be this long. It is also what hyper reads at once, and every connection has such a
-/// buffer: with 128 KB, a thousand of them took 100 MB more.
-const MAX_HEAD: usize = 32 << 10;
 
 /// What a run asks of every request.
 pub struct Options {
@@ -55,9 +48,9 @@ pub struct Trace {
     pub mime: Option<String>,
 }
 
-/// Makes requests over pooled connections.
+/// Makes requests.
 pub struct Client {
-    pool: Pool<Connector, Empty<Bytes>>,
+    connections: Connections,
     connector: Connector,
     headers: HeaderMap,
     robots: RobotsCache,
@@ -66,17 +59,7 @@ pub struct Client {
 
 impl Client {
     pub fn new(options: Options, connector: Connector) -> anyhow::Result<Self> {
-        let pool = Pool::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(options.per_host)
-            .http1_max_buf_size(MAX_HEAD)
-            .http1_max_headers(256)
-            .http2_max_header_list_size(MAX_HEAD as u32)
-            .http2_initial_stream_window_size(1 << 20)
-            .http2_initial_connection_window_size(4 << 20)
-            .build(connector.clone());
+        let connections = Connections::new(connector.clone(), options.per_host);
         let mut headers = HeaderMap::new();
         headers.insert(header::USER_AGENT, HeaderValue::from_str(&options.user_agent)?);
         headers.insert(header::ACCEPT, accept(&options.limits)?);
@@ -84,7 +67,7 @@ impl Client {
         for (name, value) in &options.headers {
             headers.insert(name, value.clone());
         }
-        Ok(Client { pool, connector, headers, robots: RobotsCache::default(), options })
+        Ok(Client { connections, connector, headers, robots: RobotsCache::default(), options })
     }
 
     pub(super) fn agent(&self) -> &str {
@@ -100,30 +83,31 @@ impl Client {
                 return Err(Failure::passing(Code::Timeout, format!("no answer within {:?}", self.options.timeout)));
             }
         };
-        let (head, incoming) = response.into_parts();
+        let (head, body) = response;
         if let Some(found) = self.options.opt_out.find(&head.headers, self.agent()) {
             return Err(Failure::lasting(Code::OptOut, found));
         }
         trace.mime = body::content_type(&head.headers).map(str::to_owned);
-        self.options.limits.read(incoming, &head.headers, deadline, held).await
+        self.options.limits.read(body, &head.headers, deadline, held).await
     }
 
     /// The first answer that is no redirect, if it is a success.
-    async fn follow(&self, first: &Url, trace: &mut Trace) -> Result<Response<Incoming>, Failure> {
+    async fn follow(&self, first: &Url, trace: &mut Trace) -> Result<(Head, Body), Failure> {
         let mut url = first.clone();
         let mut cookies = Cookies::default();
         let mut seen = Vec::new();
         loop {
             trace.final_url = Some(url.to_string());
             self.check(&url).await?;
-            let response = self.send(self.request(&url, &cookies, seen.is_empty())?).await?;
-            let status = response.status();
-            trace.http_status = Some(status.as_u16());
-            let Some(next) = location(&url, &response) else {
-                return if status.is_success() { Ok(response) } else { Err(refused(status, response.headers())) };
-            };
-            let next = next?;
-            cookies.take(&url, response.headers());
+            let request = self.request(&url, &cookies, seen.is_empty())?;
+            let (head, mut body) = self.connections.ask(request).await?;
+            trace.http_status = Some(head.status.as_u16());
+            if head.status.is_success() {
+                return Ok((head, body));
+            }
+            body.leave();
+            let next = location(&url, &head).ok_or_else(|| refused(&head))??;
+            cookies.take(&url, &head.headers);
             seen.push(url);
             if seen.len() > self.options.max_redirects {
                 return Err(Failure::lasting(
@@ -193,39 +177,27 @@ impl Client {
         }
     }
 
-    /// Sends one request and waits for the head of its answer.
-    async fn send(&self, request: Request<Empty<Bytes>>) -> Result<Response<Incoming>, Failure> {
-        self.pool.request(request).await.map_err(|err| failure(&err))
-    }
-
     /// Status and text of a small file, uncompressed, its redirects followed.
     pub(super) async fn small_file(&self, url: &Url, max_bytes: usize) -> Result<(u16, Vec<u8>), Failure> {
         let mut url = url.clone();
         for _ in 0..5 {
             let mut request = self.request(&url, &Cookies::default(), false)?;
             request.headers_mut().remove(header::ACCEPT_ENCODING);
-            let response = self.send(request).await?;
-            let status = response.status().as_u16();
-            match location(&url, &response) {
+            let (head, body) = self.connections.ask(request).await?;
+            match location(&url, &head) {
                 Some(next) => url = next?,
-                None => return Ok((status, read_some(response.into_body(), max_bytes).await)),
+                None => return Ok((head.status.as_u16(), read_some(body, max_bytes).await)),
             }
         }
         Ok((404, Vec::new()))
     }
 }
 
-async fn read_some(mut body: Incoming, max_bytes: usize) -> Vec<u8> {
-    use http_body_util::BodyExt;
+/// The first bytes of a body, however it ends.
+async fn read_some(mut body: Body, max_bytes: usize) -> Vec<u8> {
     let mut data = Vec::new();
-    while let Some(Ok(frame)) = body.frame().await {
-        if let Ok(chunk) = frame.into_data() {
-            data.extend_from_slice(&chunk[..chunk.len().min(max_bytes - data.len())]);
-        }
-        if data.len() >= max_bytes {
-            break;
-        }
-    }
+    while data.len() < max_bytes && body.read(&mut data).await.is_ok_and(|read| read > 0) {}
+    data.truncate(max_bytes);
     data
 }
 
@@ -261,57 +233,28 @@ fn basic_auth(url: &Url) -> Option<HeaderValue> {
 }
 
 /// Where a redirect leads.
-fn location(url: &Url, response: &Response<Incoming>) -> Option<Result<Url, Failure>> {
-    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+fn location(url: &Url, head: &Head) -> Option<Result<Url, Failure>> {
+    if !matches!(head.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
-    let value = response.headers().get(header::LOCATION)?;
+    let value = head.headers.get(header::LOCATION)?;
     let text = String::from_utf8_lossy(value.as_bytes());
     Some(url.join(text.trim()).map_err(|err| Failure::lasting(Code::BadUrl, format!("redirected to a bad URL: {err}"))))
 }
 
-fn refused(status: StatusCode, headers: &HeaderMap) -> Failure {
-    let number = status.as_u16();
+fn refused(head: &Head) -> Failure {
+    let number = head.status.as_u16();
     let code = match number {
         429 => Code::Http429,
         500.. => Code::Http5xx,
         400..500 => Code::Http4xx,
         _ => Code::Http3xx,
     };
-    let wait = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let wait = head.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     Failure {
         code,
         why: format!("HTTP {number}"),
         is_transient: matches!(number, 408 | 425 | 429 | 500 | 502 | 503 | 504),
         retry_after: wait.and_then(|value| retry_after(value, SystemTime::now())),
     }
-}
-
-/// The failure behind the client's error: the connector's own, or what HTTP made of it.
-fn failure(err: &Error) -> Failure {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(err);
-    while let Some(inner) = cause {
-        if let Some(failure) = inner.downcast_ref::<Failure>() {
-            return failure.clone();
-        }
-        if let Some(err) = inner.downcast_ref::<hyper::Error>() {
-            if err.is_parse() && err.to_string().contains("too large") {
-                return Failure::lasting(Code::TooLarge, format!("the head is longer than {} KB", MAX_HEAD >> 10));
-            }
-            if err.is_parse() {
-                return Failure::lasting(Code::Protocol, format!("not HTTP: {err}"));
-            }
-            if err.is_incomplete_message() {
-                return Failure::passing(Code::Truncated, "the connection was closed before an answer");
-            }
-        }
-        cause = inner.source();
-    }
-    let mut text = err.to_string();
-    let mut cause = std::error::Error::source(err);
-    while let Some(inner) = cause {
-        text = inner.to_string();
-        cause = inner.source();
-    }
-    Failure::passing(Code::Connect, text)
 }
