@@ -7,6 +7,7 @@ mod support;
 mod contracts;
 mod engines;
 mod fetch;
+mod fetch_connections;
 mod fetch_hostile;
 mod fetch_protocols;
 mod fetch_video;

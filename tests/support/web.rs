@@ -86,7 +86,8 @@ impl Web {
     }
 }
 
-fn read_request(wire: &mut dyn Wire) -> Option<Asked> {
+/// Reads one request; none when the client has left.
+pub fn read_request(wire: &mut dyn Wire) -> Option<Asked> {
     let mut reader = BufReader::with_capacity(1, wire);
     let mut head = String::new();
     loop {
