@@ -130,19 +130,20 @@ impl Attempts {
         }
     }
 
+    /// What is rare is boxed: every request would carry its size.
     async fn fetch(&self, job: &mut Job) -> Result<Fetched, Failure> {
         let url =
             Url::parse(job.row.url(job.at).trim()).map_err(|err| Failure::lasting(Code::BadUrl, err.to_string()))?;
         if url.scheme() == "file" {
-            let data = self.read_file(&url).await?;
+            let data = Box::pin(self.read_file(&url)).await?;
             job.held.take(data.len() as u64).await;
             return Ok(data.into());
         }
         match &self.via {
             Some(via) => {
-                self.client.check_host(&url).await?;
+                Box::pin(self.client.check_host(&url)).await?;
                 job.trace.final_url = Some(url.to_string());
-                let fetched = via.get(url.as_str(), &job.row.columns, &self.limits).await?;
+                let fetched = Box::pin(via.get(url.as_str(), &job.row.columns, &self.limits)).await?;
                 job.held.take(fetched.data.len() as u64).await;
                 Ok(fetched)
             }

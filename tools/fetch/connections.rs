@@ -61,7 +61,8 @@ impl Connections {
         {
             return Ok(answer);
         }
-        let way = self.open(request.uri(), &place).await?;
+        // Boxed, since most requests find a connection: see `Attempts::fetch`.
+        let way = Box::pin(self.open(request.uri(), &place)).await?;
         let closed = || Failure::passing(Code::Truncated, "the connection was closed before an answer");
         self.ask_by(way, &place, &request).await?.ok_or_else(closed)
     }
@@ -74,7 +75,7 @@ impl Connections {
         request: &Request<Empty<Bytes>>,
     ) -> Result<Option<(Head, Body)>, Failure> {
         match way {
-            Way::Shared(sender) => ask_shared(sender, request).await,
+            Way::Shared(sender) => Box::pin(ask_shared(sender, request)).await,
             Way::Own { mut stream, is_reused } => {
                 if is_reused && !stream.is_quiet().await {
                     return Ok(None);

@@ -14,9 +14,11 @@ const MEDIA: [&str; 19] = [
 pub fn check(extension: Option<&str>, url: &str, data: &[u8], claimed: Option<&str>) -> Result<(), Failure> {
     let path = url.split(['?', '#']).next().unwrap_or(url);
     let promised = extension.or_else(|| path.rsplit('/').next()?.rsplit_once('.').map(|(_, end)| end)).unwrap_or("");
+    if !MEDIA.iter().any(|known| known.eq_ignore_ascii_case(promised)) {
+        return Ok(());
+    }
     let mime = kind::mime(data, claimed);
-    let is_text = mime.starts_with("text/") || matches!(mime.as_str(), "application/json" | "application/xml");
-    if is_text && MEDIA.iter().any(|known| known.eq_ignore_ascii_case(promised)) {
+    if mime.starts_with("text/") || matches!(mime.as_str(), "application/json" | "application/xml") {
         return Err(Failure::lasting(Code::Mime, format!("the body is {mime}, and {promised} was asked for")));
     }
     Ok(())

@@ -133,7 +133,7 @@ impl Client {
         if let Some(why) = self.options.rules.refuses_host(host) {
             return Err(Failure::lasting(Code::BlockedAddress, why));
         }
-        if self.options.obey_robots && !self.robots.allows(self, url).await? {
+        if self.options.obey_robots && !Box::pin(self.robots.allows(self, url)).await? {
             return Err(Failure::lasting(Code::Robots, format!("robots.txt of {host} disallows it")));
         }
         Ok(())

@@ -57,6 +57,9 @@ pub struct Ends {
 /// Rows that come after an interruption are reported as not done, for so long.
 const DRAIN: Duration = Duration::from_millis(500);
 
+/// Results whose turn has come and that nobody takes: the output is behind, and more would only fill memory.
+const BEHIND: usize = 64;
+
 /// A task of ours panicked; its hook has told.
 #[derive(Debug)]
 pub struct Panicked;
@@ -155,7 +158,7 @@ impl Scheduler {
     }
 
     fn has_slot(&self) -> bool {
-        self.running.len() < self.plan.in_flight && !self.budget.is_full()
+        self.running.len() < self.plan.in_flight && !self.budget.is_full() && self.out.len() < BEHIND
     }
 
     fn admit(&mut self, mut row: Row) {
