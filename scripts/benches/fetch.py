@@ -143,6 +143,7 @@ def against_curl(bench, fetch, base, count):
             bars,
             items=count,
             unit="requests",
+            headline="fetch" if bars else None,
         )
 
 
@@ -184,6 +185,7 @@ def against_img2dataset(bench, fetch, urlcat, base, count):
         [Bar("urlcat | fetch", "img2dataset", 8.0)],
         items=count,
         unit="samples",
+        headline="urlcat | fetch",
     )
 
 

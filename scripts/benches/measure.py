@@ -24,6 +24,8 @@ class Contestant:
     stdin: object = None
     env: dict = field(default_factory=dict)
     prepare: object = None  # called before each run, not measured
+    less: str = None  # a contestant that does nothing but start: what it takes is taken off
+    share: float = 1.0  # of the work that it does; its times are those of the whole
 
 
 @dataclass
@@ -79,25 +81,33 @@ class Bench:
         print(f"  ({program} cannot be installed: left out)")
         return False
 
-    def compare(self, title, contestants, bars=(), items=None, unit="items"):
-        """Runs the contestants in turn and prints medians and ratios."""
+    def compare(self, title, contestants, bars=(), items=None, unit="items", headline=None):
+        """Runs the contestants in turn and prints medians and ratios. `headline` names the contestant whose
+        ratios to all others stand in the README."""
         runs = {contestant.name: [] for contestant in contestants}
         for _ in range(self.rounds):
             for contestant in contestants:
                 runs[contestant.name].append(run_once(contestant))
         print(f"\n{title} ({self.rounds} rounds)")
-        rows = {name: summarise(samples) for name, samples in runs.items()}
+        rows = adjusted(contestants, {name: summarise(samples) for name, samples in runs.items()})
         for name, row in rows.items():
             rate = f"  {items / row['cpu']:10,.0f} {unit}/CPU s" if items and row["cpu"] > 0 else ""
             print(
                 f"  {name:<28} wall {row['wall']:8.3f} s (±{row['spread']:.0%})"
                 f"  CPU {row['cpu']:8.3f} s  RSS {row['rss'] / 1024:7.1f} MB{rate}"
             )
+        self.record(title, rows, items, unit, headline)
         for bar in bars:
             self.judge(title, rows, bar)
-        self.results.append({"title": title, "rows": rows})
         sys.stdout.flush()
         return rows
+
+    def record(self, title, rows, items=None, unit="items", headline=None, curve=None):
+        """Keeps a comparison; `curve` says what its rows are, when they are points of one."""
+        self.results.append({
+            "title": title, "rounds": self.rounds, "quick": self.quick, "items": items, "unit": unit,
+            "headline": headline, "curve": curve, "rows": rows, "bars": [],
+        })
 
     def judge(self, title, rows, bar):
         ratio = rows[bar.peer][bar.measure] / max(rows[bar.ours][bar.measure], 1e-9)
@@ -105,15 +115,11 @@ class Bench:
 
     def expect(self, title, text, met):
         """Prints a bar, and remembers it when it is missed."""
-        print(f"    {'ok    ' if met else 'MISSED'} {text}")
+        print(f"    {'ok    ' if met else 'MISSED'} {text}", flush=True)
+        if self.results:
+            self.results[-1]["bars"].append({"text": text, "met": met})
         if not met:
             self.missed.append(f"{title}: {text}")
-
-    def conclude(self):
-        print(f"\n{len(self.missed)} bars missed")
-        for text in self.missed:
-            print(f"  {text}")
-        return 1 if self.missed else 0
 
 
 def run_once(contestant):
@@ -148,3 +154,12 @@ def summarise(samples):
         "cpu": statistics.median(sample["cpu"] for sample in samples),
         "rss": max(sample["rss"] for sample in samples),
     }
+
+
+def adjusted(contestants, rows):
+    """Without the start of a program where another was measured doing just that, and for the whole of the work."""
+    for contestant in contestants:
+        row, less = rows[contestant.name], rows.get(contestant.less)
+        for figure in ("wall", "cpu"):
+            row[figure] = (row[figure] - (less[figure] if less else 0)) / contestant.share
+    return rows

@@ -30,6 +30,7 @@ def no_ops(bench, shardrun, folder, count):
         ],
         items=count,
         unit="items",
+        headline="shardrun -j 2",
     )
 
 

@@ -66,13 +66,13 @@ def compare(bench, programs, shard, env):
         Contestant("rclone copyto", [rclone, "copyto", shard, "s3:test/rclone.tar"], env=env),
     ]
     bars = [Bar("tarcat", "aws s3 cp", 1.5, "wall"), Bar("tarcat", "aws s3 cp", 1.5)]
-    bench.compare(f"write {megabytes} MB to S3", writing, bars[:1], megabytes, "MB")
+    bench.compare(f"write {megabytes} MB to S3", writing, bars[:1], megabytes, "MB", headline="tarcat")
     reading = [
         Contestant("tarcat", [tarcat, "s3://test/shard.tar"], env=env),
         Contestant("aws s3 cp", [aws, "s3", "cp", "--quiet", "s3://test/shard.tar", "-"], env=env),
         Contestant("rclone cat", [rclone, "cat", "s3:test/shard.tar"], env=env),
     ]
-    bench.compare(f"read {megabytes} MB from S3", reading, bars, megabytes, "MB")
+    bench.compare(f"read {megabytes} MB from S3", reading, bars, megabytes, "MB", headline="tarcat")
 
 
 def hold(bench, shard, env):

@@ -49,6 +49,9 @@ def run(bench):
         f"copy {count:,} members of 100 KB, file to /dev/null",
         [Contestant("cat (floor)", ["cat", big]), Contestant("tarcat", [tarcat, big])],
         [Bar("tarcat", "cat (floor)", 0.8, "wall"), Bar("tarcat", "cat (floor)", 0.8)],
+        items=count,
+        unit="members",
+        headline="tarcat",
     )
     bench.compare(
         f"copy {count:,} members of 100 KB, pipe to pipe",
@@ -69,6 +72,7 @@ def run(bench):
         [Bar("tarcat", "Python tarfile", 5.0), Bar("tarcat", "tar -t", 1.0)],
         items=100_000,
         unit="members",
+        headline="tarcat",
     )
     rows = bench.compare(
         "peak memory",

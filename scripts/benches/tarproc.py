@@ -54,6 +54,7 @@ def against_the_floor(bench, tarproc, small, count):
                 [Bar("tarproc", "bare loop (floor)", round(1 / 1.10, 3))],
                 items=count,
                 unit="samples",
+                headline="tarproc" if p == 1 else None,
             )
     finally:
         shutil.rmtree(folder)

@@ -57,6 +57,7 @@ def run(bench):
         [Bar("tarshow --csv", "Python, tarfile and csv", 2.0)],
         items=count,
         unit="samples",
+        headline="tarshow --csv",
     )
     bench.compare(
         f"a page about {count:,} samples",

@@ -32,6 +32,7 @@ def run(bench):
             [Bar("tarsplit", "webdataset", 2.0)],
             items=count,
             unit="samples",
+            headline="tarsplit",
         )
     finally:
         shutil.rmtree(out)

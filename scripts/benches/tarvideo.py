@@ -84,6 +84,7 @@ def run(bench):
         [Bar("tarvideo", "a chain of ffmpeg runs", 1.5, "wall")],
         items=count,
         unit="clips",
+        headline="tarvideo",
     )
 
 

@@ -63,6 +63,7 @@ def run(bench):
             [Bar("urlcat", "pyarrow", 2.0), Bar("urlcat", "DuckDB, 1 thread", 1.0)],
             items=rows,
             unit="rows",
+            headline="urlcat",
         )
         reached = rows / found["urlcat"]["cpu"]
         bench.expect(kind, f"urlcat: {reached / 1e6:.2f} M rows a CPU second, bar {rate / 1e6:.0f} M", reached >= rate)

@@ -1,0 +1,40 @@
+"""The table of performance in the README, from the figures that are kept."""
+
+import results
+
+START, END = "<!-- from scripts/bench -->", "<!-- end of scripts/bench -->"
+
+
+def write(path, kept):
+    """Puts the table where the README has its place."""
+    text = path.read_text()
+    before, rest = text.split(START)
+    _, after = rest.split(END)
+    path.write_text(before + START + "\n" + table(kept) + END + after)
+
+
+def table(kept):
+    """Machines and headlines, in Markdown."""
+    machines = sorted({f"{bench['machine']} ({bench['date']})" for bench in kept.values()})
+    lines = ["Measured on " + "; ".join(machines) + ", by medians of interleaved runs.", ""]
+    lines += ["| job | ours | against |", "|---|---|---|"]
+    for bench in kept.values():
+        lines += [row(comparison) for comparison in bench["comparisons"] if comparison["headline"]]
+    return "\n".join(lines) + "\n"
+
+
+def row(comparison):
+    ours, rows = comparison["headline"], comparison["rows"]
+    figures, items = rows[ours], comparison["items"]
+    rate = f" {number(items / figures['cpu'])} {comparison['unit']} a CPU second," if items else ""
+    peers = [f"{number(rows[peer]['cpu'] / figures['cpu'])} × {peer}" for peer in results.floors_last(rows) if peer != ours]
+    cells = [comparison["title"], f"`{ours}`{rate} {figures['rss'] / 1024:.0f} MB of memory", ", ".join(peers)]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def number(value):
+    """Two or three digits that count."""
+    if value >= 100:
+        digits = len(str(int(value))) - 2
+        return f"{round(value, -digits + (1 if digits > 1 else 0)):,.0f}" if value >= 1000 else f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
