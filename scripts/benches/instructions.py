@@ -4,7 +4,8 @@
     scripts/benches/instructions.py --bin DIR --accept    write the baseline anew
 
 What is counted is the tool's own process (cachegrind, no simulation of caches), at two sizes: the difference is
-what the samples cost, without start-up. Programs that a tool starts are not counted.
+what the samples cost, without start-up. tarproc and tarvideo are not among them: they wait for programs by pidfd, a call
+that valgrind 3.19 does not know.
 """
 
 import argparse
@@ -27,10 +28,10 @@ MARGIN = 0.05
 # Name: flags, samples at the smaller size. The larger has three times as many.
 CASES = {
     "tarcat": (["tarcat"], 2_000, "samples"),
-    "tarcat --select": (["tarcat", "--select", "key != 'x'"], 2_000, "samples"),
     "tarsplit": (["tarsplit", "-n", "500", "-o", "{out}/{shard:05}.tar"], 2_000, "samples"),
     "tarcheck": (["tarcheck"], 2_000, "samples"),
-    "tarproc -c true, its own share": (["tarproc", "-p", "1", "-c", "true", "-o", "-"], 60, "samples"),
+    "tarsort": (["tarsort"], 2_000, "samples"),
+    "tarshow --csv": (["tarshow", "--csv", "-f", "cls"], 2_000, "samples"),
     "tarresize -s 128": (["tarresize", "-p", "1", "-s", "128", "-o", "-"], 10, "pictures"),
     "urlcat": (["urlcat"], 5_000, "rows"),
 }
