@@ -1,5 +1,9 @@
 //! What is written comes back, through names of every kind.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
 use super::proxy::{Act, Proxy};
 use super::server::store;
 use crate::support::archives::noise;
@@ -86,6 +90,28 @@ fn the_next_shard_is_asked_for_before_this_one_is_read() {
         assert!(next < last, "{tool} {flags}: {order:?}");
         assert_eq!(order.iter().filter(|&&is_next| is_next).count(), 1, "{tool} {flags}: asked for twice");
     }
+}
+
+#[test]
+fn a_shard_is_cut_while_the_last_one_is_sent() {
+    let next_has_come = Arc::new(AtomicBool::new(false));
+    let (seen, archive) = (Arc::clone(&next_has_come), Archive::of_samples(4).whole());
+    // The first shard is not taken before the second is on its way.
+    let proxy = Proxy::start(store().endpoint(), move |asked, _| {
+        seen.fetch_or(asked.target.contains("/1.tar"), Ordering::SeqCst);
+        let started = Instant::now();
+        while !seen.load(Ordering::SeqCst) && started.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if seen.load(Ordering::SeqCst) {
+            Act::Pass
+        } else {
+            Act::Answer("HTTP/1.1 400 Too Late\r\nContent-Length: 0\r\n\r\n")
+        }
+    });
+    let split = store().run("tarsplit", ["-n", "2", "-o", "s3://test/while/{shard}.tar"]);
+    split.env("AWS_ENDPOINT_URL", &proxy.url).stdin(archive.clone()).ok();
+    assert_eq!(names(&store().run("tarcat", ["s3://test/while/{0..1}.tar"]).ok()), names(&archive));
 }
 
 #[test]
