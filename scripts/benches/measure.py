@@ -41,15 +41,15 @@ class Bar:
 class Bench:
     """What the benches share: places, corpora, comparisons."""
 
-    def __init__(self, root, quick, rounds):
-        self.root, self.quick, self.rounds = root, quick, rounds
+    def __init__(self, root, tools, quick, rounds):
+        self.root, self.tools, self.quick, self.rounds = root, tools, quick, rounds
         self.cache = pathlib.Path(os.environ.get("TARPIPE_BENCH_CACHE", root / "target" / "bench"))
         self.cache.mkdir(parents=True, exist_ok=True)
         self.results, self.missed = [], []
 
     def tool(self, name):
         """The release binary of one of our tools."""
-        return str(self.root / "target" / "release" / name)
+        return str(self.tools / name)
 
     def made(self, name, make):
         """A file of the cache; `make(path)` makes it when it is not there."""
