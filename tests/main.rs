@@ -35,3 +35,4 @@ mod tarsplit;
 mod tarvideo;
 mod tarvideo_recipes;
 mod urlcat;
+mod video2dataset;
