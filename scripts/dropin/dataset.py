@@ -272,12 +272,18 @@ class Dataset:
                 break
             if attempt:
                 print(f"Retrying {len(left)} shards, try {attempt}", flush=True)
-            run_pipeline(self.distributed(left) if self.is_distributed() else self.pipeline(left), metrics.look)
+            for part in self.parts_of(left):
+                run_pipeline(self.distributed(part) if self.is_distributed() else self.pipeline(part), metrics.look)
         metrics.finish()
         left = sorted(set(shards) - done_shards(self.folder))
         if left:
             print(f"{self.program}: {len(left)} shards still failed ({ranges(left)}). Run the same command to retry them.", file=sys.stderr)
         return 1 if left else 0
+
+    def parts_of(self, left):
+        """The shards of one pipeline, or of one job: as many as subjob_size says."""
+        size = max(int(self.flags["subjob_size"]), 1) if self.is_distributed() else len(left)
+        return [left[at : at + size] for at in range(0, len(left), size)]
 
     def distributed(self, left):
         """The command that runs one item of shardrun for each shard: a pipeline on one worker."""
