@@ -30,6 +30,7 @@ pub mod man;
 pub mod messages;
 pub mod name;
 pub mod names;
+pub mod passed;
 pub mod pool;
 pub mod process;
 pub mod progress;

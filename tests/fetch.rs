@@ -226,9 +226,25 @@ fn bodies_are_checked_for_size_type_and_hash() {
         web.url,
         "0".repeat(32)
     );
+    // An empty body has a hash too.
+    let empty = |hash: &str| format!("{{\"url\":\"{}/empty\",\"md5\":\"{hash}\"}}\n", web.url);
+    let rows = rows + &empty(good) + &empty("d41d8cd98f00b204e9800998ecf8427e");
     let done = fetch("--hash md5 --verify md5").stdin(rows).done().status(0);
-    let done = done.stderr("fetch: 1 sample; failed 1 (1 hash_mismatch)");
+    let done = done.stderr("fetch: 1 sample; failed 3 (1 empty, 2 hash_mismatch)");
     assert_eq!(json_of(&done.stdout(), "000000000.json")["md5"], good);
+}
+
+#[test]
+fn files_are_requested_and_all_else_goes_to_the_program() {
+    let web = Web::start(|_, wire| reply(wire, "200 OK", "", JPEG));
+    let rows = format!("{0}/a.JPG?x=1.png\n{0}/b.png\n{0}/c\n", web.url);
+    let args = ["--allow-private", "--via", "printf {url}", "--direct", "jpg,jpeg"];
+    let out = members(&run("fetch", args).stdin(rows).ok());
+    let files: Vec<&Vec<u8>> =
+        out.iter().filter(|member| !member.0.ends_with("json")).map(|member| &member.1).collect();
+    assert_eq!(files, [JPEG, format!("{}/b.png", web.url).as_bytes(), format!("{}/c", web.url).as_bytes()]);
+    assert_eq!(web.seen().len(), 1);
+    run("fetch", ["--direct", "jpg"]).done().status(2);
 }
 
 #[test]

@@ -36,3 +36,4 @@ mod tarsplit;
 mod tarvideo;
 mod tarvideo_recipes;
 mod urlcat;
+mod video2dataset;

@@ -165,6 +165,73 @@ fn video2dataset_has_words_of_its_own() {
     assert_eq!((&counts["failed_to_subsample"], &counts["bytes_downloaded"]), (&json!(1), &json!(0)));
 }
 
+/// A stream with clips: key, the sample that it is a clip of, and whether it failed.
+fn clips(rows: &[(&str, Option<&str>, bool)]) -> Vec<u8> {
+    let add = |archive: Archive, (key, whole, failed): &(&str, Option<&str>, bool)| {
+        let mut facts = json!({"url": "http://h/v", "bytes": 10, "probe": {"format": 1}, "tool": "tarvideo"});
+        facts["status"] = json!(if *failed { "failed" } else { "success" });
+        facts["code"] = json!("too_short");
+        facts["error_message"] = json!("why");
+        if let Some(whole) = whole {
+            facts["clip"] = json!({"key": whole, "start": 1, "end": 2.5});
+        }
+        let archive = archive.file(&format!("{key}.json"), facts.to_string().as_bytes());
+        if *failed { archive } else { archive.file(&format!("{key}.mp4"), b"video") }
+    };
+    rows.iter().fold(Archive::new(), add).whole()
+}
+
+#[test]
+fn the_clips_of_a_video_are_one_row_of_the_shard() {
+    let folder = dir();
+    let (first, third) = (Some("0000000"), Some("0000002"));
+    let input = clips(&[
+        ("0000000_00000", first, true),
+        ("0000000_00001", first, false),
+        ("0000000_00002", first, false),
+        ("0000001", None, true),
+        ("0000002_00000", third, true),
+        ("0000002_00001", third, true),
+        ("0000100_00000", Some("0000100"), false),
+    ]);
+    let flags = "-n 3 --short 1=1 --expect 4 --words video2dataset --field mp4 --json";
+    let done = dataset(folder.path(), flags).args(["video_metadata clips"]).stdin(input.clone()).done();
+    done.status(0).stderr("");
+    let counts = stats(folder.path(), "00000_stats.json");
+    let told = ["count", "successes", "failed_to_subsample", "bytes_downloaded"].map(|name| counts[name].as_u64());
+    assert_eq!(told, [Some(3), Some(1), Some(2), Some(30)]);
+    assert_eq!(counts["status_dict"], json!({"success": 1, "why": 2}));
+    assert_eq!(stats(folder.path(), "00001_stats.json")["count"], json!(1));
+    assert_eq!(rows(folder.path(), "out/00000.parquet").len(), 6);
+    let tar = std::fs::read(folder.path().join("out/00000.tar")).unwrap();
+    let made: Value = serde_json::from_slice(&members(&tar)[1].1).unwrap();
+    assert_eq!((&made["clips"], &made["video_metadata"]), (&json!([[1.0, 2.5]]), &json!({"format": 1})));
+    assert_eq!(made.get("bytes"), None);
+    // A stream that is cut within the clips of a video has not all of its rows.
+    let cut = dir();
+    let flags = "-n 3 --expect 4 --words video2dataset";
+    dataset(cut.path(), flags).stdin(&input[..input.len() - 1024]).done().status(1);
+    assert!(!cut.path().join("out/00001_stats.json").exists());
+}
+
+#[test]
+fn a_stream_can_be_one_shard_whatever_its_keys_are() {
+    let folder = dir();
+    let input = stream(&[("cat", None), ("dog/1", Some("dns")), ("0000700", None)]);
+    let words = ["-o", "out", "--only-shard", "12", "--columns", "key status", "--json", "*"];
+    run("tardataset", words).cwd(folder.path()).stdin(input).ok();
+    assert_eq!(list(folder.path().join("out")), ["00012.parquet", "00012.tar", "00012_stats.json"]);
+    let tar = std::fs::read(folder.path().join("out/00012.tar")).unwrap();
+    assert_eq!(names(&tar), ["cat.jpg", "cat.json", "0000700.jpg", "0000700.json"]);
+    let made: Value = serde_json::from_slice(&members(&tar)[1].1).unwrap();
+    assert_eq!((&made["url"], &made["n"], made.get("code")), (&json!("http://h/cat"), &json!("7"), None));
+    words_fail("--only-shard 1 -n 2");
+}
+
+fn words_fail(flags: &str) {
+    words("tardataset", &format!("-o x {flags}")).done().status(2);
+}
+
 #[test]
 fn types_can_be_those_of_another_table() {
     let folder = dir();

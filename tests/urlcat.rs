@@ -115,6 +115,11 @@ fn columns_are_kept_or_left_out() {
         rows,
         b"{\"key\":\"000000000\",\"url\":\"http://h/2.jpg\",\"caption\":\"zwei: \xc3\xbc\",\"width\":200}\n"
     );
+    let rows = urlcat(folder.path(), &["t.parquet", "--keep", "wide=width", "--slice", "1:2"]).ok();
+    assert!(rows.ends_with(b",\"wide\":200}\n"), "{}", String::from_utf8_lossy(&rows));
+    for wrong in ["a=", "=a", "a=b a=c"] {
+        urlcat(folder.path(), &["t.parquet", "--keep", wrong]).done().status(2);
+    }
     let columns = urlcat(folder.path(), &["t.parquet", "--columns"]).ok();
     assert_eq!(columns, b"URL\tUtf8\nTEXT\tUtf8\nwidth\tInt64\nsimilarity\tFloat64\n");
     let head = urlcat(folder.path(), &["t.parquet", "--head", "1"]).ok();

@@ -1,4 +1,4 @@
-"""What the drop-in command lines (img2dataset, any2dataset) have in common. Standard library only."""
+"""What the drop-in command lines (img2dataset, any2dataset, video2dataset) have in common. Standard library only."""
 
 import sys
 

@@ -51,6 +51,7 @@ COMMON = {
 FREE = {
     "output_folder", "processes_count", "thread_count", "timeout", "enable_wandb", "wandb_project", "distributor",
     "subjob_size", "retries", "incremental_mode", "max_shard_retry", "dry_run", "url_list", "allow_private", "run_shards",
+    "tmp_dir", "via", "engine_words", "worker_processes",
 }  # fmt: skip
 
 
@@ -64,6 +65,13 @@ class Dataset:
     # Columns that are written, whatever the table has.
     reserved = ("key", "caption", "url", "status", "error_message")
     processed, noun = "resize", "img"
+    inputs = TABLES
+
+    def prepare(self):
+        """Makes flags of what is not one, before they are looked at."""
+
+    def restore(self):
+        """Makes what follows from flags, here and on a worker that reads them from the plan."""
 
     def check(self):
         """Refuses flags that make no sense."""
@@ -72,9 +80,25 @@ class Dataset:
         """Columns of the output after status and error_message, with their types."""
         return []
 
-    def rows_flags(self):
-        """Further columns that the pipeline needs."""
+    def kept(self):
+        """Columns of the table that go on, NEW=OLD where they are renamed."""
+        return self.flags["save_additional_columns"] or []
+
+    def extra_columns(self):
+        """Columns of the output that stand between those that are kept and the caption."""
         return []
+
+    def has_caption(self):
+        return self.flags["caption_col"] is not None
+
+    def requests(self):
+        """How many run at once."""
+        return self.flags["thread_count"] * self.flags["processes_count"]
+
+    def times(self):
+        """What a request may take."""
+        pause = self.flags["timeout"]
+        return ["--timeout", f"{2 * pause}s", "--connect-timeout", f"{pause}s", "--stall-time", f"{pause}s"]
 
     def fetch_flags(self):
         return []
@@ -84,8 +108,12 @@ class Dataset:
         return []
 
     def field(self):
-        """The field of a downloaded file."""
+        """The field of a file in the dataset."""
         return "jpg"
+
+    def fetched_field(self):
+        """Its field when it has been downloaded."""
+        return self.field()
 
     def dataset_flags(self):
         return []
@@ -101,6 +129,8 @@ class Dataset:
         self.folder = pathlib.Path(flags["output_folder"]).absolute()
         if flags["run_shards"] is not None:
             return self.run_planned(flags["run_shards"])
+        self.prepare()
+        self.restore()
         self.check_common()
         self.check()
         return self.plan_and_work()
@@ -111,13 +141,13 @@ class Dataset:
             raise Mistake("--url_list: the table of URLs, please")
         for name in self.lists:
             flags[name] = words_of(name, flags[name])
-        if flags["input_format"].removesuffix(".gz") not in TABLES or flags["input_format"] == "parquet.gz":
+        if flags["input_format"].removesuffix(".gz") not in self.inputs or flags["input_format"] == "parquet.gz":
             raise Mistake(f"Invalid input format {flags['input_format']}")
         one_of("output_format", flags["output_format"], OUTPUTS)
         one_of("incremental_mode", flags["incremental_mode"], ("incremental", "overwrite", "extend"))
         one_of("distributor", flags["distributor"], ("multiprocessing", *ENGINES))
         for name in ("processes_count", "thread_count", "number_sample_per_shard", "timeout"):
-            if flags[name] < 1:
+            if not isinstance(flags[name], (int, float)) or flags[name] < 1:
                 raise Mistake(f"--{name}: {flags[name]} is too few")
         if self.is_distributed():
             tool("shardrun")
@@ -142,15 +172,12 @@ class Dataset:
 
     def plan_and_work(self):
         flags, folder, mode = self.flags, self.folder, self.flags["incremental_mode"]
-        files = input_files(flags["url_list"], flags["input_format"])
         if mode == "overwrite" and folder.exists() and not flags["dry_run"]:
             shutil.rmtree(folder)
         first = max(done_shards(folder), default=-1) + 1 if mode == "extend" else 0
-        self.plan = plan_shards(files, flags["number_sample_per_shard"], first, self.table_format())
+        inputs = self.make_plan(first)
         kept = {name: value if value != math.inf else None for name, value in flags.items() if name not in FREE}
-        inputs = describe_inputs(self.plan)
         check_record(self.program, folder, kept, inputs, mode)
-        flags["types"] = column_types(files[0], self.table_format(), self.table_columns())
         if flags["dry_run"]:
             left = sorted(set(self.shards()) - done_shards(folder))
             print(self.pipeline(left) if left else "# every shard is done")
@@ -158,6 +185,16 @@ class Dataset:
         folder.mkdir(parents=True, exist_ok=True)
         write_record(self.program, folder, {"parameters": kept, "inputs": inputs})
         return self.work()
+
+    def files(self):
+        return input_files(self.flags["url_list"], self.flags["input_format"])
+
+    def make_plan(self, first):
+        """Plans all shards from `first` on; what is to be recorded of the inputs."""
+        files = self.files()
+        self.plan = plan_shards(files, self.flags["number_sample_per_shard"], first, self.table_format())
+        self.flags["types"] = column_types(files[0], self.table_format(), self.table_columns())
+        return describe_inputs(self.plan)
 
     def table_columns(self):
         """The columns of the input that are written, under their names there; a list of URLs has one."""
@@ -178,7 +215,7 @@ class Dataset:
         rows = rows_command(self.plan, numbers, per_shard, digits, self.rows())
         dataset = ["--columns", self.dataset_columns(), "--format", OUTPUTS[flags["output_format"]], "--field", self.field()]
         dataset += ["--types-from", self.plan[0]["file"]] if self.table_format() == "parquet" else []
-        dataset += ["--caption"] if flags["caption_col"] else []
+        dataset += ["--caption"] if self.has_caption() else []
         dataset += [*self.dataset_flags(), "-o", str(self.folder)]
         last = dataset_command(self.shards(), numbers, per_shard, digits, dataset)
         return " |\n  ".join([rows, shlex.join(self.fetch()), *map(shlex.join, self.stages()), last])
@@ -188,7 +225,7 @@ class Dataset:
         words = ["--format", self.table_format()]
         if self.table_format() == "txt":
             return words
-        words += ["--url-col", flags["url_col"], "--keep", " ".join([*(flags["save_additional_columns"] or []), *self.rows_flags()])]
+        words += ["--url-col", flags["url_col"], "--keep", " ".join(self.kept())]
         return words + (["--caption-col", flags["caption_col"]] if flags["caption_col"] else [])
 
     def dataset_columns(self):
@@ -199,6 +236,7 @@ class Dataset:
         else:
             types = flags["types"]
             columns += [f"{name}:{types[name]}" for name in flags["save_additional_columns"] or []]
+            columns += self.extra_columns()
             columns += [f"caption:{types[flags['caption_col']]}"] if flags["caption_col"] else []
             columns += self.verified()
             columns += [f"url:{types[flags['url_col']]}"]
@@ -212,11 +250,10 @@ class Dataset:
 
     def fetch(self):
         flags = self.flags
-        words = ["fetch", "-j", str(flags["thread_count"] * flags["processes_count"]), "--unordered", "--pass-failed"]
+        words = ["fetch", "-j", str(self.requests()), "--unordered", "--pass-failed"]
         # A tenth of what img2dataset holds: the rest of the pipe is the bottleneck, and waiting bodies help nobody.
         words += ["--window-bytes", f"{max(48, 24 * flags['processes_count'])}M"]
-        words += ["--retries", str(flags["retries"]), "--max-redirects", "10", "--ext", self.field()]
-        words += ["--timeout", f"{2 * flags['timeout']}s", "--connect-timeout", f"{flags['timeout']}s", "--stall-time", f"{flags['timeout']}s"]
+        words += ["--retries", str(flags["retries"]), "--max-redirects", "10", "--ext", self.fetched_field(), *self.times()]
         words += ["--insecure"] if flags["ignore_ssl_certificate"] else []
         words += ["--allow-private"] if flags["allow_private"] else []
         return [*words, *self.fetch_flags(), "--max-failures", "100%", "-q"]
@@ -235,21 +272,29 @@ class Dataset:
                 break
             if attempt:
                 print(f"Retrying {len(left)} shards, try {attempt}", flush=True)
-            run_pipeline(self.distributed(left) if self.is_distributed() else self.pipeline(left), metrics.look)
+            for part in self.parts_of(left):
+                run_pipeline(self.distributed(part) if self.is_distributed() else self.pipeline(part), metrics.look)
         metrics.finish()
         left = sorted(set(shards) - done_shards(self.folder))
         if left:
             print(f"{self.program}: {len(left)} shards still failed ({ranges(left)}). Run the same command to retry them.", file=sys.stderr)
         return 1 if left else 0
 
+    def parts_of(self, left):
+        """The shards of one pipeline, or of one job: as many as subjob_size says."""
+        size = max(int(self.flags["subjob_size"]), 1) if self.is_distributed() else len(left)
+        return [left[at : at + size] for at in range(0, len(left), size)]
+
     def distributed(self, left):
         """The command that runs one item of shardrun for each shard: a pipeline on one worker."""
-        # A worker is one core there, and so it is here.
-        write_record(self.program, self.folder, {"flags": {**self.flags, "processes_count": 1}, "plan": self.plan}, "plan.json")
+        # A worker is one core there, and so it is here, unless it says more.
+        flags = {**self.flags, "processes_count": self.flags.get("worker_processes", 1)}
+        write_record(self.program, self.folder, {"flags": flags, "plan": self.plan}, "plan.json")
         place = self.folder / f".{self.program}"
         (place / "items").write_text("".join(f"{number}\n" for number in left))
         script = str(pathlib.Path(sys.argv[0]).resolve())
         words = ["shardrun", "--on", ENGINES[self.flags["distributor"]], "-T", str(place / "items"), "--run", str(place / "shardrun")]
+        words += self.flags.get("engine_words", [])
         words += ["--redo", "--wait"] + (["-j", str(self.flags["processes_count"])] if self.flags["distributor"] == "pyspark" else [])
         return shlex.join([*words, shlex.join([script, "--output_folder", str(self.folder), "--run_shards"]) + " {}"])
 
@@ -257,4 +302,5 @@ class Dataset:
         """What a worker does: the shards it was given, by the plan of the run."""
         planned = json.loads((self.folder / f".{self.program}" / "plan.json").read_text())
         self.flags, self.plan = planned["flags"], planned["plan"]
+        self.restore()
         return run_pipeline(self.pipeline([int(number) for number in str(numbers).split(",")]), lambda: None)

@@ -6,6 +6,8 @@ import time
 
 from .record import done_shards
 
+NOUNS = {"img": "images", "vid": "videos"}
+
 
 class Metrics:
     """Says what img2dataset says of each finished shard and of all, and writes it down for wandb."""
@@ -38,8 +40,9 @@ class Metrics:
         counts = ["count", "successes", "failed_to_download", f"failed_to_{self.processed}"]
         if self.total is None:
             self.total = {**{name: 0 for name in counts}, "start_time": math.inf, "end_time": -math.inf}
+        counts += ["bytes_downloaded"] if "bytes_downloaded" in stats else []
         for name in counts:
-            self.total[name] += stats[name]
+            self.total[name] = self.total.get(name, 0) + stats[name]
         self.total["start_time"] = min(self.total["start_time"], stats["start_time"])
         self.total["end_time"] = max(self.total["end_time"], stats["end_time"])
         for status, count in stats["status_dict"].items():
@@ -48,16 +51,19 @@ class Metrics:
     def log(self, prefix, stats):
         count = max(stats["count"], 1)
         rate = stats["count"] / max(stats["end_time"] - stats["start_time"], 0.001)
+        bytes_per_second = stats.get("bytes_downloaded", 0) / max(stats["end_time"] - stats["start_time"], 0.001)
+        byte_rate = f"bytes per sec: {bytes_per_second:.0f} - " if "bytes_downloaded" in stats else ""
         failed = [stats["failed_to_download"] / count, stats[f"failed_to_{self.processed}"] / count]
         print(
             f"{prefix:<7} - success: {stats['successes'] / count:.3f} - failed to download: {failed[0]:.3f} - failed to "
-            f"{self.processed}: {failed[1]:.3f} - {'images' if self.noun == 'img' else 'samples'} per sec: {rate:.0f} - "
-            f"count: {stats['count']}",
+            f"{self.processed}: {failed[1]:.3f} - {NOUNS.get(self.noun, 'samples')} per sec: {rate:.0f} - "
+            f"{byte_rate}count: {stats['count']}",
             flush=True,
         )
         self.send(
             {
                 f"{prefix}/{self.noun}_per_sec": rate,
+                **({f"{prefix}/bytes_per_sec": bytes_per_second} if byte_rate else {}),
                 f"{prefix}/success": stats["successes"] / count,
                 f"{prefix}/failed_to_download": failed[0],
                 f"{prefix}/failed_to_{self.processed}": failed[1],

@@ -51,6 +51,15 @@ def count_rows(file, table_format):
     return int(ask([tool("urlcat"), file, "--format", table_format, "--count-shards", "--rows-per-shard", "1"]))
 
 
+def first_url(file, words, wanted):
+    """The first URL of a table that `wanted` holds for."""
+    with subprocess.Popen([tool("urlcat"), file, *words, "-q"], stdout=subprocess.PIPE, text=True) as rows:
+        urls = (json.loads(line)["url"] for line in rows.stdout)
+        found = next((url for url in urls if url and wanted(url)), None)
+        rows.stdout.close()
+    return found
+
+
 def column_types(file, table_format, columns):
     """Types of columns as tardataset takes them: a table's own, else what the first rows look like."""
     if table_format == "parquet":

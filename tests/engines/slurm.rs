@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use super::{Engine, FLAKY, HELD, until};
+use super::{Engine, FLAKY, HELD, scripts, until};
+use crate::support::list;
+use crate::support::web::{Web, reply};
 
 fn slurm() -> Engine {
     Engine::up("slurm", "", "--on slurm --wait")
@@ -108,4 +110,27 @@ fn slurm_holds_several_arrays_steps_of_an_allocation_and_dependencies() {
     slurm.flags = format!("--on slurm --wait --after {}", first.trim());
     slurm.shardrun("", "[ -e first ]; echo {}").done().status(0);
     slurm.complete();
+}
+
+#[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
+fn a_dataset_is_made_by_jobs_of_so_many_shards_each() {
+    let slurm = slurm();
+    let web = Web::start(|asked, wire| match asked.path.as_str() {
+        "/3" => reply(wire, "404 Not Found", "", b""),
+        _ => reply(wire, "200 OK", "", b"a file"),
+    });
+    let urls: String = (0..10).map(|n| format!("{}/{n}\n", web.url)).collect();
+    fs::write(slurm.path("urls.txt"), urls).unwrap();
+    let flags = "urls.txt --output_folder out --output_format webdataset --number_sample_per_shard 2 --subjob_size 3";
+    let script = scripts().join("any2dataset");
+    let words = format!("exec {} {flags} --distributor slurm --allow_private", script.display());
+    slurm.bash(&words).env("no_proxy", "*").done().status(0).stderr("");
+    let made = list(slurm.path("out"));
+    assert_eq!(made.iter().filter(|name| name.ends_with("_stats.json")).count(), 5, "{made:?}");
+    // The second job had what the first left.
+    let items = fs::read_to_string(slurm.path("out/.any2dataset/items")).unwrap();
+    assert_eq!(items, "3\n4\n");
+    let stats = fs::read_to_string(slurm.path("out/00001_stats.json")).unwrap();
+    assert!(stats.contains("\"failed_to_download\": 1"), "{stats}");
 }

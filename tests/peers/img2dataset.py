@@ -4,11 +4,13 @@
     tests/peers/img2dataset.py [--count N] [--bin FOLDER] [--cache FOLDER] [--only WORD] [--quick]
 
 Keys, statuses, messages, sizes, hashes, columns, types, members and counts must be the same, but for what DIFFER
-lists with its reason. webdataset and datasets, the real ones, read the result. The packages go into a virtual
-environment in the cache.
+lists with its reason. webdataset and datasets, the real ones, read the result, and tfrecord what is written for
+TensorFlow, which img2dataset itself writes only where TensorFlow is. The packages go into a virtual environment in
+the cache.
 """
 
 import argparse
+import io
 import json
 import os
 import pathlib
@@ -85,6 +87,7 @@ def compare_all(args):
     names = [name for name in (QUICK if args.quick else CASES) if args.only in name]
     wrong = [fault for name in names for fault in compare(name, CASES[name], work, kinds, args)]
     wrong += read_with_others(work, names)
+    wrong += read_records(work, args) if args.only in "tfrecord" else []
     print(f"{len(wrong)} wrong", *wrong[:60], sep="\n  ")
     return min(len(wrong), 100)
 
@@ -119,7 +122,6 @@ def compare(name, flags, work, kinds, args):
     differ = DIFFER | DIFFER_IN.get(name, {})
     form = flags[flags.index("--input_format") + 1] if "--input_format" in flags else "txt"
     outputs = {}
-    environment = {**os.environ, "PATH": f"{args.bin}:{os.environ['PATH']}", "NO_ALBUMENTATIONS_UPDATE": "1"}
     common = ["--url_list", work / f"urls.{form}", *flags, "--thread_count", "32", "--processes_count", "2"]
     commands = {
         "theirs": [sys.executable, "-W", "ignore", "-m", "img2dataset.main", *common],
@@ -128,7 +130,7 @@ def compare(name, flags, work, kinds, args):
     for who, command in commands.items():
         outputs[who] = work / name / who
         outputs[who].parent.mkdir(exist_ok=True)
-        done = subprocess.run([*map(str, command), "--output_folder", str(outputs[who])], env=environment, capture_output=True, text=True)
+        done = run(command, outputs[who], args)
         if done.returncode != 0:
             return [f"{name}: {who}: exit status {done.returncode}: {done.stderr[-800:]}"]
     wrong = compare_names(outputs)
@@ -137,6 +139,11 @@ def compare(name, flags, work, kinds, args):
     wrong += compare_stats(outputs, kinds, differ)
     print(f"{name}: {len(wrong)} differences")
     return [f"{name}: {fault}" for fault in wrong]
+
+
+def run(command, output, args):
+    environment = {**os.environ, "PATH": f"{args.bin}:{os.environ['PATH']}", "NO_ALBUMENTATIONS_UPDATE": "1"}
+    return subprocess.run([*map(str, command), "--output_folder", str(output)], env=environment, capture_output=True, text=True)
 
 
 def compare_names(outputs):
@@ -240,6 +247,46 @@ def read_with_others(work, names):
     if len(loaded) != expected or not loaded[0]["jpg"].size:
         wrong.append(f"datasets reads {len(loaded)} samples of {expected}")
     print(f"read by webdataset and datasets: {expected} samples")
+    return wrong
+
+
+def read_records(work, args):
+    """The tfrecord package reads what is written for TensorFlow, and it says what the table says."""
+    import crc32c
+    import PIL.Image
+    from tfrecord.reader import tfrecord_iterator, tfrecord_loader
+
+    flags = CASES["table"][len(TXT) :]
+    command = [sys.executable, ROOT / "scripts" / "img2dataset", "--url_list", work / "urls.parquet", *flags, "--output_format", "tfrecord"]
+    folder = work / "tfrecord"
+    done = run([*command, "--allow_private"], folder, args)
+    if done.returncode != 0:
+        return [f"tfrecord: exit status {done.returncode}: {done.stderr[-800:]}"]
+    told = {key: row for key, row in rows(folder)[0].items() if row["status"] == "success"}
+    wrong, read = [], 0
+    masked = lambda data: ((crc := crc32c.crc32c(data)) >> 15 | crc << 17 & 0xFFFFFFFF) + 0xA282EAD8 & 0xFFFFFFFF  # noqa: E731
+    for file in sorted(folder.glob("*.tfrecord")):
+        raw, at = file.read_bytes(), 0
+        for record in tfrecord_iterator(str(file)):
+            length = len(record)
+            sums = [masked(raw[at : at + 8]), masked(bytes(record))]
+            found = [int.from_bytes(raw[start : start + 4], "little") for start in (at + 8, at + 12 + length)]
+            wrong += [f"tfrecord: checksums {found} at {at} in {file.name}, not {sums}"] if sums != found else []
+            at += length + 16
+        for record in tfrecord_loader(str(file), None):
+            read += 1
+            row = told[bytes(record["key"]).decode()]
+            size = PIL.Image.open(io.BytesIO(bytes(record["jpg"]))).size
+            same = [
+                size == (row["width"], row["height"]) == (record["width"][0], record["height"][0]),
+                bytes(record["txt"]).decode() == (row["caption"] or ""),
+                bytes(record["url"]).decode() == row["url"],
+                record["id"][0] == row["id"] and bool(record["flag"][0]) == row["flag"] and list(record["tags"]) == row["tags"],
+                abs(record["score"][0] - row["score"]) <= abs(row["score"]) * 1e-6,
+            ]
+            wrong += [f"tfrecord: {row['key']}: {same}"] if not all(same) else []
+    wrong += [f"tfrecord reads {read} records of {len(told)}"] if read != len(told) else []
+    print(f"read by tfrecord: {read} samples")
     return wrong
 
 

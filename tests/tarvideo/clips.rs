@@ -143,3 +143,29 @@ fn a_bad_clip_costs_itself_alone() {
     assert_eq!(rows[1]["error_message"], "it starts at 90 s, and 3 s is the end");
     assert!(rows[0]["bytes"].as_u64().unwrap() > 1000 && rows[1]["bytes"].is_null());
 }
+
+#[test]
+fn failures_go_on_in_the_stream_where_that_is_asked() {
+    let failed = br#"{"url": "u", "status": "failed", "tool": "fetch", "code": "dns", "error_message": "x"}"#;
+    let archive = Archive::new()
+        .file("bad.mp4", b"no video")
+        .file("bad.json", br#"{"url": "http://h/bad"}"#)
+        .file("gone.json", failed)
+        .file("land.mp4", &source("land.mp4"))
+        .file("land.json", br#"{"url": "http://h/land", "spans": "[[0, 0.2], [1, 2]]"}"#)
+        .whole();
+    let flags = "--clip json.spans --min-length 0.5 --precision copy --on-error pass";
+    let done = tarvideo(flags).stdin(archive).done().status(0);
+    let done = done.stderr("tarvideo: 2 samples; failed 2 (1 decode, 1 too_short)");
+    let out = members(&done.stdout());
+    let found: Vec<&str> = out.iter().map(|member| member.0.as_str()).collect();
+    assert_eq!(found, ["bad.json", "gone.json", "land_00000.json", "land_00001.mp4", "land_00001.json"]);
+    let told = json(&out[0].1);
+    assert_eq!(
+        (&told["url"], &told["status"], &told["tool"]),
+        (&"http://h/bad".into(), &"failed".into(), &"tarvideo".into())
+    );
+    assert_eq!(out[1].1, failed);
+    let told = json(&out[2].1);
+    assert_eq!((&told["code"], &told["clip"]["key"]), (&"too_short".into(), &"land".into()));
+}

@@ -45,7 +45,7 @@ const MADE: [(&str, &str); 8] = [
 ];
 
 /// One of the sources, made once.
-fn source(name: &str) -> Vec<u8> {
+pub fn source(name: &str) -> Vec<u8> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("videos");
@@ -85,7 +85,7 @@ fn json(data: &[u8]) -> Value {
 }
 
 /// What ffprobe says of a file, frames counted.
-fn look(data: &[u8]) -> Looked {
+pub fn look(data: &[u8]) -> Looked {
     let folder = dir();
     let path: PathBuf = folder.path().join("media");
     std::fs::write(&path, data).unwrap();
@@ -95,7 +95,7 @@ fn look(data: &[u8]) -> Looked {
     Looked(json(&output.stdout))
 }
 
-struct Looked(Value);
+pub struct Looked(Value);
 
 impl Looked {
     fn stream(&self, kind: &str) -> Option<&Value> {
@@ -106,12 +106,12 @@ impl Looked {
         self.stream(kind).unwrap_or_else(|| panic!("no {kind}"))[key].as_str().unwrap_or_default()
     }
 
-    fn size(&self) -> (u64, u64) {
+    pub fn size(&self) -> (u64, u64) {
         let video = self.stream("video").expect("video");
         (video["width"].as_u64().unwrap(), video["height"].as_u64().unwrap())
     }
 
-    fn frames(&self) -> i64 {
+    pub fn frames(&self) -> i64 {
         self.text("video", "nb_read_frames").parse().unwrap()
     }
 

@@ -50,6 +50,11 @@ fn a_thumbnail_is_small_and_typical() {
 fn scenes_are_told_or_become_clips() {
     let told = only("scenes.mp4", "--cuts");
     assert_eq!(json(&told["json"])["cuts"], json(b"[[0.0, 2.0], [2.0, 4.0], [4.0, 5.0]]"));
+    // The last change comes 20 frames after the one before.
+    for (frames, cuts) in [(20, &b"[[0.0, 2.0], [2.0, 4.0], [4.0, 5.0]]"[..]), (21, b"[[0.0, 4.0], [4.0, 5.0]]")] {
+        let told = only("scenes.mp4", &format!("--cuts --min-scene {frames}"));
+        assert_eq!(json(&told["json"])["cuts"], json(cuts), "{frames}");
+    }
     assert_eq!(json(&only("scenes.mp4", "--cuts=1")["json"])["cuts"], json(b"[[0.0, 5.0]]"));
     let flags = "--cuts --clip json.cuts --min-length 1.5 --preset ultrafast";
     let done = tarvideo(flags).stdin(stream(&["scenes.mp4"])).done().status(0);

@@ -15,6 +15,16 @@ fn the_short_side_is_scaled_and_sound_stays() {
 }
 
 #[test]
+fn the_width_or_the_height_is_scaled_and_sound_can_be_m4a() {
+    for (scale, size) in [("x90", (50, 90)), ("90x", (90, 160))] {
+        let fields = only("port.webm", &format!("--scale {scale} --audio m4a --preset ultrafast"));
+        assert_eq!(look(&fields["mp4"]).size(), size, "{scale}");
+        let sound = look(&fields["m4a"]);
+        assert_eq!((sound.text("audio", "codec_name"), sound.stream("video").is_none()), ("aac", true));
+    }
+}
+
+#[test]
 fn pixels_that_are_no_squares_become_squares() {
     let video = look(&only("wide.avi", "--scale 120")["mp4"]);
     assert_eq!((video.size(), video.text("video", "sample_aspect_ratio")), ((180, 120), "1:1"));

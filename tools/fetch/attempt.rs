@@ -101,6 +101,8 @@ pub struct Attempts {
     pub client: Client,
     pub limits: Limits,
     pub via: Option<Via>,
+    /// Extensions of URLs that are requested all the same.
+    pub direct: Vec<String>,
     pub allow_file: bool,
     pub hash: Hash,
     /// The column with the hash that a file must have.
@@ -118,6 +120,11 @@ impl Attempts {
         let before = job.held.bytes();
         let result = self.fetch(job).await;
         job.spent += began.elapsed();
+        let result = match result {
+            // It has a hash too, and not the right one.
+            Err(failure) if failure.code == Code::Empty => self.verify(&[], job).and(Err(failure)),
+            other => other,
+        };
         match result.and_then(|fetched| self.examine(fetched, job)) {
             Ok(file) => {
                 job.files.push(file);
@@ -139,7 +146,7 @@ impl Attempts {
             job.held.take(data.len() as u64).await;
             return Ok(data.into());
         }
-        match &self.via {
+        match self.via.as_ref().filter(|_| !self.is_direct(&url)) {
             Some(via) => {
                 Box::pin(self.client.check_host(&url)).await?;
                 job.trace.final_url = Some(url.to_string());
@@ -149,6 +156,11 @@ impl Attempts {
             }
             None => self.client.get(&url, &mut job.held, &mut job.trace).await.map(Fetched::from),
         }
+    }
+
+    fn is_direct(&self, url: &Url) -> bool {
+        let extension = url.path().rsplit_once('.').map_or("", |(_, extension)| extension);
+        self.direct.iter().any(|direct| direct.eq_ignore_ascii_case(extension))
     }
 
     async fn read_file(&self, url: &Url) -> Result<Vec<u8>, Failure> {
@@ -163,20 +175,22 @@ impl Attempts {
     fn examine(&self, fetched: Fetched, job: &Job) -> Result<File, Failure> {
         let Fetched { data, extras } = fetched;
         promise::check(self.extension.as_deref(), job.url(), &data, job.trace.mime.as_deref())?;
-        let hash = self.hash.of(&data);
-        if let Some(column) = &self.verify {
-            let expected = job.row.columns.get(column).and_then(|value| value.as_str()).unwrap_or_default();
-            if !expected.trim().eq_ignore_ascii_case(&hash) {
-                return Err(Failure::lasting(
-                    Code::HashMismatch,
-                    format!("{} is {hash}, not '{expected}'", self.hash.name()),
-                ));
-            }
-        }
+        let hash = self.verify(&data, job)?;
         let claimed = job.trace.mime.as_deref();
         let extension = self.extension.clone().unwrap_or_else(|| kind::extension(&data, claimed));
         let mime = kind::mime(&data, claimed);
         Ok(File { data, extras, extension, mime, hash, trace: job.trace.clone() })
+    }
+
+    /// The hash of a body, once it is the one that the row asks for.
+    fn verify(&self, data: &[u8], job: &Job) -> Result<String, Failure> {
+        let hash = self.hash.of(data);
+        let Some(column) = &self.verify else { return Ok(hash) };
+        let expected = job.row.columns.get(column).and_then(|value| value.as_str()).unwrap_or_default();
+        if expected.trim().eq_ignore_ascii_case(&hash) {
+            return Ok(hash);
+        }
+        Err(Failure::lasting(Code::HashMismatch, format!("{} is {hash}, not '{expected}'", self.hash.name())))
     }
 }
 

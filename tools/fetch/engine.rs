@@ -85,6 +85,7 @@ fn attempts(args: &Args, folder: Option<&TempDir>) -> Result<Attempts> {
         client,
         limits: args.limits(),
         via,
+        direct: args.direct.clone(),
         allow_file: args.allow_file,
         hash: args.hash,
         verify: args.verify.clone(),

@@ -193,6 +193,10 @@ pub struct Args {
     #[arg(long, value_name = "COMMAND")]
     pub via: Option<String>,
 
+    /// With --via: request URLs that end in one of these extensions all the same, such as mp4,webm
+    #[arg(long, value_name = "EXTENSIONS", requires = "via", value_delimiter = ',', value_parser = extension)]
+    pub direct: Vec<String>,
+
     #[command(flatten)]
     pub recipe: Recipe,
 

@@ -36,10 +36,11 @@ impl Body {
     /// Stores a sample whose json was taken out of it; `row` takes its place.
     pub fn add(&mut self, layout: &Layout, mut sample: Sample, mut row: Map<String, Value>) -> Result<()> {
         row.remove("code");
-        let caption = match row.get("caption") {
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Null) | None => String::new(),
-            Some(other) => other.to_string(),
+        let caption = match (row.get("caption"), sample.get("txt")) {
+            (Some(Value::String(text)), _) => text.clone(),
+            (Some(Value::Null) | None, Some(txt)) => String::from_utf8_lossy(&txt.data).into_owned(),
+            (Some(Value::Null) | None, None) => String::new(),
+            (Some(other), _) => other.to_string(),
         };
         sample.members.retain(|member| member.field != "txt");
         if let Body::Records(sink) = self {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value};
 use tarpipe::table::Typed;
 
 use crate::Format;
@@ -14,10 +15,13 @@ pub struct Layout {
     pub folder: String,
     pub format: Format,
     pub columns: Typed,
+    /// What the json of a sample has beside the columns.
+    pub json: Vec<String>,
     pub field: String,
     pub caption: bool,
     pub rows_per_shard: Option<u64>,
     pub short: Short,
+    pub only_shard: Option<u64>,
     pub row_digits: usize,
     pub shard_digits: usize,
     pub words: Words,
@@ -44,6 +48,9 @@ impl Layout {
     /// The shard that a key names: its leading digits without those of the row. What follows the
     /// digits, as the number of a clip does, is of the row too.
     pub fn shard_of(&self, key: &str) -> Result<u64> {
+        if let Some(only) = self.only_shard {
+            return Ok(only);
+        }
         let digits = key.bytes().take_while(u8::is_ascii_digit).count();
         let shard = digits.checked_sub(self.row_digits).and_then(|shard| key[..shard].parse().ok());
         match shard {
@@ -53,6 +60,19 @@ impl Layout {
                 self.row_digits
             ),
         }
+    }
+
+    /// What the json of a sample keeps of its facts.
+    pub fn kept_of(&self, facts: &Map<String, Value>) -> Map<String, Value> {
+        if self.json.iter().any(|name| name == "*") {
+            let is_told = |name: &str| matches!(name, "tool" | "code");
+            return facts
+                .iter()
+                .filter(|(name, _)| !is_told(name))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect();
+        }
+        self.json.iter().map(|name| (name.clone(), facts.get(name).cloned().unwrap_or_default())).collect()
     }
 
     /// Whether a shard of so many rows has them all.

@@ -5,7 +5,9 @@ mod body;
 mod files;
 mod layout;
 mod part;
+mod row;
 mod tfrecord;
+mod video;
 mod words;
 
 use std::collections::BTreeMap;
@@ -18,6 +20,7 @@ use tarpipe::table::{Table, Typed};
 
 use layout::{Layout, Short};
 use part::Part;
+use row::Row;
 use words::Words;
 
 /// Write a stream as a dataset: shards, a table of every row and counts beside each
@@ -26,10 +29,12 @@ use words::Words;
 /// '{shard:05}{row:04}'), and writes FOLDER/00000.tar with what succeeded, FOLDER/00000.parquet
 /// with a row for each sample and each failure, and FOLDER/00000_stats.json with counts, last: a
 /// shard that has it is done. Failures come in the stream, as fetch --pass-failed and tarresize
-/// --on-error pass write them. Statuses and messages are worded as img2dataset has them; the column
-/// code has ours.
+/// or tarvideo --on-error pass write them. Statuses and messages are worded as img2dataset has
+/// them; the column code has ours.
 ///
-/// The columns of the table are taken from each sample's json, in the order of --columns.
+/// The columns of the table are taken from each sample's json, in the order of --columns. The clips
+/// of a video follow each other; each has a line in the table, and together they count as one row,
+/// which is a success when one of them is.
 #[derive(Parser)]
 #[command(name = "tardataset", version, after_long_help = EXAMPLES)]
 struct Args {
@@ -48,6 +53,13 @@ struct Args {
     #[arg(long, value_name = "LIST", default_value = "url caption key status error_message code")]
     columns: String,
 
+    /// Keep these of what the json of a sample says, such as 'video_metadata cuts', or '*' for all
+    ///
+    /// Otherwise it has the columns of the table alone. A name that is a column too has in the json the value as
+    /// it came, not that of the table.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    json: String,
+
     /// Take types from this parquet or arrow table
     #[arg(long, value_name = "TABLE")]
     types_from: Option<String>,
@@ -56,7 +68,7 @@ struct Args {
     #[arg(long, value_name = "FIELD", default_value = "jpg")]
     field: String,
 
-    /// Write a txt with the caption for each sample, empty where there is none; without it, none
+    /// Write a txt for each sample: its caption, else its own, empty where there is neither; without it, none
     #[arg(long)]
     caption: bool,
 
@@ -73,6 +85,10 @@ struct Args {
     /// The stream must have N rows: with fewer, the shards that lack some are dropped and the run fails
     #[arg(long, value_name = "N", requires = "rows_per_shard")]
     expect: Option<u64>,
+
+    /// Write all as shard N, whatever the keys are
+    #[arg(long, value_name = "N", conflicts_with_all = ["rows_per_shard", "row_digits"])]
+    only_shard: Option<u64>,
 
     /// How many digits of a key number the row; those before them number the shard
     #[arg(long, value_name = "N", default_value_t = 4)]
@@ -123,32 +139,62 @@ fn run(args: Args) -> Result<Outcome> {
     let layout = layout(&args)?;
     let samples = args.input.samples(&args.held)?;
     let tally = samples.tally();
-    let mut parts: BTreeMap<u64, Part<'_>> = BTreeMap::new();
-    let mut rows = 0;
+    let mut parts = Parts { layout: &layout, open: BTreeMap::new(), rows: 0, cut: None };
     for sample in samples {
-        let sample = sample?;
-        let number = layout.shard_of(&sample.key)?;
-        if !parts.contains_key(&number) {
-            if args.rows_per_shard.is_none() {
-                std::mem::take(&mut parts).into_values().try_for_each(Part::finish)?;
-            }
-            parts.insert(number, Part::create(&layout, number)?);
-        }
-        let Some(part) = parts.get_mut(&number) else { continue };
-        part.add(sample)?;
-        rows += 1;
+        parts.add(sample?.into())?;
         tally.add(|tally| tally.done());
-        if layout.is_full(number, part.rows())
-            && let Some(part) = parts.remove(&number)
-        {
-            part.finish()?;
-        }
     }
-    if let Some(expected) = args.expect.filter(|&expected| expected != rows) {
-        bail!("{rows} rows came where {expected} were expected: shards that lack some are not written");
-    }
-    parts.into_values().try_for_each(Part::finish)?;
+    parts.finish(args.expect)?;
     Ok(tally.take().into())
+}
+
+/// The shards that are open.
+struct Parts<'a> {
+    layout: &'a Layout,
+    open: BTreeMap<u64, Part<'a>>,
+    rows: u64,
+    /// The sample whose clips come, and its shard.
+    cut: Option<(String, u64)>,
+}
+
+impl Parts<'_> {
+    fn add(&mut self, row: Row) -> Result<()> {
+        let begins = row.clip_of.is_none() || self.cut.as_ref().map(|(key, _)| key) != row.clip_of.as_ref();
+        if begins {
+            self.end_clips()?;
+            self.rows += 1;
+        }
+        let number = self.layout.shard_of(&row.sample.key)?;
+        if !self.open.contains_key(&number) {
+            if self.layout.rows_per_shard.is_none() {
+                std::mem::take(&mut self.open).into_values().try_for_each(Part::finish)?;
+            }
+            self.open.insert(number, Part::create(self.layout, number)?);
+        }
+        let Some(part) = self.open.get_mut(&number) else { return Ok(()) };
+        self.cut = row.clip_of.clone().map(|key| (key, number));
+        part.add(row, begins)?;
+        if self.cut.is_none() { self.close_if_full(number) } else { Ok(()) }
+    }
+
+    /// A video is over when something else follows its clips.
+    fn end_clips(&mut self) -> Result<()> {
+        self.cut.take().map_or(Ok(()), |(_, number)| self.close_if_full(number))
+    }
+
+    fn close_if_full(&mut self, number: u64) -> Result<()> {
+        let is_full = self.open.get(&number).is_some_and(|part| self.layout.is_full(number, part.rows()));
+        let full = if is_full { self.open.remove(&number) } else { None };
+        full.map_or(Ok(()), Part::finish)
+    }
+
+    fn finish(mut self, expected: Option<u64>) -> Result<()> {
+        self.end_clips()?;
+        if let Some(expected) = expected.filter(|&expected| expected != self.rows) {
+            bail!("{} rows came where {expected} were expected: shards that lack some are not written", self.rows);
+        }
+        self.open.into_values().try_for_each(Part::finish)
+    }
 }
 
 /// Checks the flags against each other.
@@ -162,10 +208,12 @@ fn layout(args: &Args) -> Result<Layout> {
         folder: args.output.trim_end_matches('/').to_owned(),
         format: args.format,
         columns,
+        json: args.json.split_whitespace().map(str::to_owned).collect(),
         field: args.field.clone(),
         caption: args.caption,
         rows_per_shard: args.rows_per_shard,
         short: args.short.clone(),
+        only_shard: args.only_shard,
         row_digits: args.row_digits,
         shard_digits: args.shard_digits,
         words: args.words,

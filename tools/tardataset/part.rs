@@ -5,13 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use tarpipe::sample::Sample;
 use tarpipe::sink::{self, Options, Sink};
 use tarpipe::table::Writer;
 
 use crate::Format;
 use crate::body::Body;
 use crate::layout::Layout;
+use crate::row::Row;
 use crate::words::{Status, Words};
 
 /// More different messages than this are counted by their code.
@@ -34,6 +34,15 @@ struct Counts {
     not_processed: u64,
     bytes: u64,
     messages: BTreeMap<String, u64>,
+    /// The row that came last, of which more clips may come.
+    last: Option<Fate>,
+}
+
+/// What became of a row.
+struct Fate {
+    status: Status,
+    message: String,
+    code: String,
 }
 
 impl<'a> Part<'a> {
@@ -51,28 +60,29 @@ impl<'a> Part<'a> {
         Ok(Part { layout, number, body, table, counts })
     }
 
-    /// How many samples and failures it has.
+    /// How many rows have come.
     pub fn rows(&self) -> u64 {
-        self.counts.success + self.counts.not_downloaded + self.counts.not_processed
+        self.counts.settled() + u64::from(self.counts.last.is_some())
     }
 
-    pub fn add(&mut self, mut sample: Sample) -> Result<()> {
-        let json = sample.members.iter().position(|member| member.field == "json");
-        let mut facts: Map<String, Value> =
-            json.and_then(|at| serde_json::from_slice(&sample.members.remove(at).data).ok()).unwrap_or_default();
-        facts.insert("key".into(), sample.key.as_str().into());
-        let status = self.layout.words.tell(&mut facts);
-        self.counts.add(status, &facts);
-        let row = self.layout.columns.fit(&mut facts);
+    /// Takes a sample, a failure, or a clip, with which a row begins or goes on.
+    pub fn add(&mut self, row: Row, begins: bool) -> Result<()> {
+        let Row { mut sample, mut facts, .. } = row;
+        let status = self.layout.words.tell(&mut facts, &mut sample);
+        self.counts.add(status, &facts, begins);
+        let json = self.layout.kept_of(&facts);
+        let mut row = self.layout.columns.fit(&mut facts);
         let bytes = sample.get(&self.layout.field).map(|member| member.data.as_slice());
         if let Some(table) = &mut self.table {
             table.add(&row, bytes.filter(|_| status == Status::Success))?;
         }
+        row.extend(json);
         if status == Status::Success { self.body.add(self.layout, sample, row) } else { Ok(()) }
     }
 
     /// Makes the shard, its table and then its counts appear.
-    pub fn finish(self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
+        self.counts.settle();
         self.body.finish()?;
         if let Some(table) = self.table {
             table.finish()?.finish()?;
@@ -83,31 +93,45 @@ impl<'a> Part<'a> {
 }
 
 impl Counts {
-    fn add(&mut self, status: Status, facts: &Map<String, Value>) {
-        let text = |name: &str| facts.get(name).and_then(Value::as_str);
+    fn add(&mut self, status: Status, facts: &Map<String, Value>, begins: bool) {
+        let text = |name: &str| facts.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        if begins {
+            self.settle();
+            self.bytes += facts.get("bytes").and_then(Value::as_u64).unwrap_or(0);
+        }
+        if begins || status == Status::Success {
+            self.last = Some(Fate { status, message: text("error_message"), code: text("code") });
+        }
+    }
+
+    /// Counts the last row, of which nothing more comes.
+    fn settle(&mut self) {
+        let Some(Fate { status, message, code }) = self.last.take() else { return };
         let (count, message) = match status {
-            Status::Success => (&mut self.success, "success"),
-            Status::FailedToDownload => (&mut self.not_downloaded, text("error_message").unwrap_or_default()),
-            Status::FailedToProcess => (&mut self.not_processed, text("error_message").unwrap_or_default()),
+            Status::Success => (&mut self.success, "success".to_owned()),
+            Status::FailedToDownload => (&mut self.not_downloaded, message),
+            Status::FailedToProcess => (&mut self.not_processed, message),
         };
         *count += 1;
-        self.bytes += facts.get("bytes").and_then(Value::as_u64).unwrap_or(0);
-        let is_full = self.messages.len() >= MOST_MESSAGES && !self.messages.contains_key(message);
-        let message = if is_full { text("code").unwrap_or_default() } else { message };
-        *self.messages.entry(message.to_owned()).or_default() += 1;
+        let is_full = self.messages.len() >= MOST_MESSAGES && !self.messages.contains_key(&message);
+        *self.messages.entry(if is_full { code } else { message }).or_default() += 1;
+    }
+
+    fn settled(&self) -> u64 {
+        self.success + self.not_downloaded + self.not_processed
     }
 
     fn to_json(&self, words: Words) -> Value {
         let (began, ended) = (self.began, now());
         let mut stats = Map::new();
-        stats.insert("count".into(), json!(self.success + self.not_downloaded + self.not_processed));
+        stats.insert("count".into(), json!(self.settled()));
         stats.insert("successes".into(), json!(self.success));
         stats.insert(words.name(Status::FailedToDownload).into(), json!(self.not_downloaded));
         stats.insert(words.name(Status::FailedToProcess).into(), json!(self.not_processed));
+        stats.insert("duration".into(), json!(ended - began));
         if words == Words::Video2dataset {
             stats.insert("bytes_downloaded".into(), json!(self.bytes));
         }
-        stats.insert("duration".into(), json!(ended - began));
         stats.insert("start_time".into(), json!(began));
         stats.insert("end_time".into(), json!(ended));
         stats.insert("status_dict".into(), json!(self.messages));

@@ -3,6 +3,9 @@
 use clap::ValueEnum;
 use hyper::StatusCode;
 use serde_json::{Map, Value};
+use tarpipe::sample::Sample;
+
+use crate::video;
 
 /// Whose words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,7 +40,10 @@ impl Words {
     }
 
     /// Rewords what the json of a sample says about its fate.
-    pub fn tell(self, facts: &mut Map<String, Value>) -> Status {
+    pub fn tell(self, facts: &mut Map<String, Value>, sample: &mut Sample) -> Status {
+        if self == Words::Video2dataset {
+            video::rename(facts, sample);
+        }
         let text = |name: &str| facts.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         if text("status") != "failed" {
             facts.insert("status".into(), self.name(Status::Success).into());
@@ -98,7 +104,8 @@ mod tests {
 
     fn told(facts: Value) -> (String, Value) {
         let Value::Object(mut facts) = facts else { panic!("no object") };
-        Words::Img2dataset.tell(&mut facts);
+        let mut sample = Sample { key: "0".into(), mtime: 0, source: "".into(), members: Vec::new() };
+        Words::Img2dataset.tell(&mut facts, &mut sample);
         (facts["status"].as_str().unwrap().to_owned(), facts.remove("error_message").unwrap_or_default())
     }
 

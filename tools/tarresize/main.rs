@@ -19,7 +19,6 @@ mod lanes;
 mod markers;
 mod options;
 mod orient;
-mod passed;
 mod picture;
 mod planes;
 #[cfg(not(feature = "turbojpeg"))]
@@ -38,6 +37,7 @@ use tarpipe::cli::{self, Outcome, SharedTally};
 use tarpipe::guard;
 use tarpipe::ledger::Ledger;
 use tarpipe::messages;
+use tarpipe::passed;
 use tarpipe::pool::{self, Limits};
 use tarpipe::sample::Sample;
 use tarpipe::shard::Shard;
@@ -120,7 +120,7 @@ impl Output {
             }
             OnError::Pass => {
                 messages::detail(&line);
-                self.shard.write(&passed::failed(&sample, failure))?;
+                self.shard.write(&passed::failed(&sample, failure.code.name(), &failure.detail))?;
             }
         }
         self.tally.add(|tally| tally.fail(failure.code.name()));

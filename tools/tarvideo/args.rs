@@ -8,7 +8,7 @@ use clap::Parser;
 use tarpipe::cli::{Held, Input, Output, Parallel, Talk, Usage};
 use tarpipe::report::MaxFailures;
 
-use super::choices::{Audio, Codec, Frames, Image, MaxLength, NoMedia, Precision, Rate, Size, side};
+use super::choices::{Audio, Codec, Frames, Image, MaxLength, NoMedia, OnError, Precision, Rate, Scale, Size};
 use super::clips::{Clips, Source};
 use super::job::Wanted;
 use super::outputs::{Geometry, Pictures, Sound, Video};
@@ -57,9 +57,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME[:all|first]")]
     max_length: Option<MaxLength>,
 
-    /// Scale the short side to N pixels
-    #[arg(long, value_name = "N", value_parser = side)]
-    scale: Option<u32>,
+    /// Scale the short side to N pixels, the width to W or the height to H; the other side follows
+    #[arg(long, value_name = "N|Wx|xH")]
+    scale: Option<Scale>,
 
     /// Cut the middle out; what is smaller stays
     #[arg(long, value_name = "N|WxH")]
@@ -106,7 +106,7 @@ pub struct Args {
     image: Image,
 
     /// Write the sound as a field of its own; a video without sound stays without
-    #[arg(long, value_name = "mp3|flac|wav")]
+    #[arg(long, value_name = "mp3|flac|wav|m4a")]
     audio: Option<Audio>,
 
     /// Samples of sound a second, such as 16000 [default: as they are]
@@ -125,6 +125,10 @@ pub struct Args {
     #[arg(long, value_name = "X", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "0.3", value_parser = share)]
     cuts: Option<f64>,
+
+    /// With --cuts: pass over a change that comes less than N frames after the one before [default: none]
+    #[arg(long, value_name = "N", requires = "cuts")]
+    min_scene: Option<u32>,
 
     /// Keep what can be decoded of media that ends early, or of which more than 2 % cannot be decoded
     #[arg(long)]
@@ -149,6 +153,14 @@ pub struct Args {
     /// Give a sample up after SECONDS
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     timeout: Duration,
+
+    /// What to do with a sample or a clip that fails: skip it, or pass its json alone
+    ///
+    /// pass is for a tool at the end of the pipe that writes down what became of every sample: the json gets
+    /// status failed, tool, code and error_message. A sample that fetch --pass-failed has marked so goes by
+    /// untouched.
+    #[arg(long, value_name = "skip|pass", default_value = "skip")]
+    on_error: OnError,
 
     /// Exit with status 3 when more samples fail than N or P%; otherwise when all do
     #[arg(long, value_name = "N|P%")]
@@ -217,10 +229,12 @@ impl Args {
             sound: self.audio.map(|format| Sound { format, rate: self.rate, channels: self.channels }),
             probe: self.probe,
             cuts: self.cuts,
+            min_scene: self.min_scene.unwrap_or(0),
             strict: !self.allow_damaged,
             threads: self.threads,
             fields,
             pass_others: self.no_media == NoMedia::Pass,
+            pass_failed: self.on_error == OnError::Pass,
             timeout: self.timeout,
             max_bytes: self.held.max_sample,
         })

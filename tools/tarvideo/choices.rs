@@ -120,6 +120,7 @@ pub enum Audio {
     Mp3,
     Flac,
     Wav,
+    M4a,
 }
 
 impl Audio {
@@ -128,6 +129,7 @@ impl Audio {
             Audio::Mp3 => "mp3",
             Audio::Flac => "flac",
             Audio::Wav => "wav",
+            Audio::M4a => "m4a",
         }
     }
 
@@ -136,6 +138,7 @@ impl Audio {
             Audio::Mp3 => "libmp3lame",
             Audio::Flac => "flac",
             Audio::Wav => "pcm_s16le",
+            Audio::M4a => "aac",
         }
     }
 }
@@ -158,6 +161,29 @@ impl FromStr for MaxLength {
             _ => (text, true),
         };
         Ok(MaxLength { seconds: time::length(seconds)?, all })
+    }
+}
+
+/// Which side is scaled; the other follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    Short(u32),
+    Width(u32),
+    Height(u32),
+}
+
+impl FromStr for Scale {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (width, height) = text.split_once(['x', 'X']).unwrap_or((text, text));
+        let wrong = || "not a scale (write 360, 640x for the width or x360 for the height, even numbers)".into();
+        match (side(width), side(height)) {
+            (Ok(short), Ok(_)) if width == height => Ok(Scale::Short(short)),
+            (Ok(width), Err(_)) if height.is_empty() => Ok(Scale::Width(width)),
+            (Err(_), Ok(height)) if width.is_empty() => Ok(Scale::Height(height)),
+            _ => Err(wrong()),
+        }
     }
 }
 
@@ -186,6 +212,13 @@ pub fn side(text: &str) -> Result<u32, String> {
     side.ok_or_else(|| "not a side (write an even number from 2 to 16384)".into())
 }
 
+/// What becomes of a sample that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnError {
+    Skip,
+    Pass,
+}
+
 /// What becomes of samples without media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum NoMedia {
@@ -209,6 +242,11 @@ mod tests {
         }
         assert_eq!("640x360".parse(), Ok(Size { width: 640, height: 360 }));
         assert!("641".parse::<Size>().is_err() && "0x2".parse::<Size>().is_err());
+        let scales = ["360", "640x", "x360"].map(|text| text.parse());
+        assert_eq!(scales, [Ok(Scale::Short(360)), Ok(Scale::Width(640)), Ok(Scale::Height(360))]);
+        for wrong in ["361", "640x360", "x", "", "x361", "360x361"] {
+            assert!(wrong.parse::<Scale>().is_err(), "{wrong}");
+        }
         assert_eq!("2".parse(), Ok(Frames::Rate(Rate("2".into()))));
         assert!("some".parse::<Frames>().is_err());
     }

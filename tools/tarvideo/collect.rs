@@ -84,12 +84,19 @@ fn renamed(field: &str, extension: &str, others: &Sample) -> String {
     if is_taken { format!("{field}.{extension}") } else { new }
 }
 
-/// The spans between the changes of scene that a run has written down.
-pub fn scenes(directory: &Path, duration: Option<f64>) -> Vec<[f64; 2]> {
+/// The spans between the changes of scene that a run has written down, each of which comes at least `shortest` seconds
+/// after the one before.
+pub fn scenes(directory: &Path, duration: Option<f64>, shortest: f64) -> Vec<[f64; 2]> {
     let said = std::fs::read_to_string(directory.join(CUTS)).unwrap_or_default();
     _ = std::fs::remove_file(directory.join(CUTS));
     let times = said.lines().filter_map(|line| line.split_once("pts_time:")).skip(1); // the first frame
-    let changes = times.filter_map(|(_, time)| time.trim().parse::<f64>().ok());
+    let mut last = 0.0;
+    let mut is_far = |time: &f64| {
+        let is_far = time - last >= shortest - 1e-6;
+        last = if is_far { *time } else { last };
+        is_far
+    };
+    let changes = times.filter_map(|(_, time)| time.trim().parse::<f64>().ok()).filter(|time| is_far(time));
     let edges: Vec<f64> = std::iter::once(0.0).chain(changes).chain(duration).map(time::round).collect();
     edges.windows(2).filter(|pair| pair[0] < pair[1]).map(|pair| [pair[0], pair[1]]).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::choices::{Codec, Frames, Image};
+use super::choices::{Audio, Codec, Frames, Image};
 use super::ffmpeg::{self, MEDIA};
 use super::job::Wanted;
 use super::media::{Media, Picture};
@@ -189,7 +189,7 @@ impl Plan<'_> {
             if let Some(channels) = sound.channels {
                 words.output(&["-ac", &channels.to_string()]);
             }
-            words.finish(&names.sound(sound.format.extension()), false);
+            words.finish(&names.sound(sound.format.extension()), sound.format == Audio::M4a);
         }
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tarpipe::failure::Failure;
+use tarpipe::passed;
 use tarpipe::sample::Sample;
 use tarpipe::scratch::{Scratch, remove_tree};
 
@@ -29,6 +30,8 @@ pub struct Wanted {
     pub probe: bool,
     /// The change that makes a scene.
     pub cuts: Option<f64>,
+    /// Frames between two changes of scene, at least.
+    pub min_scene: u32,
     /// Whether damage in the media is a failure.
     pub strict: bool,
     /// Of each ffmpeg.
@@ -37,6 +40,8 @@ pub struct Wanted {
     pub fields: Vec<String>,
     /// Whether samples without media pass.
     pub pass_others: bool,
+    /// Whether failures go on in the stream.
+    pub pass_failed: bool,
     pub timeout: Duration,
     pub max_bytes: u64,
 }
@@ -48,6 +53,13 @@ pub struct Item {
     pub result: Result<Sample, Failure>,
 }
 
+/// What became of a sample.
+pub struct Processed {
+    pub items: Vec<Item>,
+    /// Its key and json, where failures go on in the stream.
+    pub told: Option<Sample>,
+}
+
 /// Does what is wanted, for any number of threads.
 pub struct Work {
     wanted: Wanted,
@@ -55,13 +67,39 @@ pub struct Work {
     number: AtomicU64,
 }
 
+impl Processed {
+    /// What goes on of an item that failed: the json, with the sample that a clip was to be cut from.
+    pub fn failed(&self, item_key: &str, failure: &Failure) -> Option<Sample> {
+        let told = self.told.as_ref()?;
+        let mut failed = passed::failed(told, failure.code, failure.what());
+        if item_key != told.key {
+            let mut facts = passed::facts(&failed);
+            facts.insert("clip".into(), json!({"key": told.key}));
+            failed.set("json", Value::from(facts).to_string().into_bytes());
+            failed.rekey(item_key.to_owned());
+        }
+        Some(failed)
+    }
+}
+
 impl Work {
     pub fn new(wanted: Wanted, scratch: Arc<Scratch>) -> Self {
         Work { wanted, scratch, number: AtomicU64::new(0) }
     }
 
+    /// Does all that is wanted with a sample, unless a tool before this one has failed it.
+    pub fn process(&self, sample: Sample) -> Processed {
+        let (key, source) = (sample.key.clone(), Arc::clone(&sample.source));
+        if self.wanted.pass_failed && passed::is_failed(&sample) {
+            return Processed { items: vec![Item { key, source, result: Ok(sample) }], told: None };
+        }
+        let json = || sample.get("json").cloned().into_iter().collect();
+        let told = self.wanted.pass_failed.then(|| Sample { key, mtime: sample.mtime, source, members: json() });
+        Processed { items: self.make(sample), told }
+    }
+
     /// What becomes of a sample: itself, its clips, or a failure.
-    pub fn process(&self, sample: Sample) -> Vec<Item> {
+    fn make(&self, sample: Sample) -> Vec<Item> {
         let (key, source) = (sample.key.clone(), Arc::clone(&sample.source));
         let Some(at) = sample.members.iter().position(|member| self.extension(&member.field).is_some()) else {
             let failure = || Failure::new("no_media", "no field with video or sound");

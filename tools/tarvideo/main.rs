@@ -34,7 +34,7 @@ use tarpipe::shard::Shard;
 use tarpipe::signals;
 
 use args::Args;
-use job::{Item, Work};
+use job::{Item, Processed, Work};
 
 fn main() -> ExitCode {
     cli::main(run)
@@ -55,7 +55,7 @@ fn run(args: Args) -> Result<Outcome> {
         move |sample| Ok(work.process(sample))
     };
     let limits = Limits::for_workers(args.parallel.threads());
-    let done = pool::run(limits, samples, Sample::bytes, worker, |items| output.write(items));
+    let done = pool::run(limits, samples, Sample::bytes, worker, |processed| output.write(&processed));
     if done.is_err() {
         signals::clean_up();
     }
@@ -83,8 +83,8 @@ struct Output {
 }
 
 impl Output {
-    fn write(&mut self, items: Vec<Item>) -> Result<()> {
-        for Item { key, source, result } in items {
+    fn write(&mut self, processed: &Processed) -> Result<()> {
+        for Item { key, source, result } in &processed.items {
             if let Some(report) = &mut self.report {
                 let (failure, bytes) = (result.as_ref().err(), result.as_ref().ok().map(Sample::bytes));
                 let status = if failure.is_some() { "failed" } else { "success" };
@@ -99,11 +99,12 @@ impl Output {
             }
             match result {
                 Ok(sample) => {
-                    self.shard.write(&sample)?;
+                    self.shard.write(sample)?;
                     self.tally.add(|tally| tally.done());
                 }
                 Err(failure) => {
                     messages::detail(&format!("{source}: {key}: left out: {failure}"));
+                    processed.failed(key, failure).map_or(Ok(()), |failed| self.shard.write(&failed))?;
                     self.tally.add(|tally| tally.fail(failure.code));
                 }
             }

@@ -17,6 +17,8 @@ pub struct Media {
 #[derive(Debug)]
 pub struct Picture {
     pub index: u64,
+    /// Frames a second on average; 0 where it is not known.
+    pub rate: f64,
     /// Whether frames come at uneven times.
     pub is_uneven: bool,
     /// Whether pixels are squares.
@@ -45,6 +47,7 @@ impl Media {
             duration: duration.filter(|found| *found > 0.0),
             video: video.map(|stream| Picture {
                 index: index(stream),
+                rate: ratio(text(stream, "avg_frame_rate")),
                 is_uneven: text(stream, "avg_frame_rate") != text(stream, "r_frame_rate"),
                 is_square: matches!(text(stream, "sample_aspect_ratio"), "" | "1:1" | "0:1"),
             }),
@@ -65,6 +68,15 @@ fn index(stream: &Value) -> u64 {
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// 30000/1001 as a number, 0 where it is none.
+fn ratio(text: &str) -> f64 {
+    let (number, divisor) = text.split_once('/').unwrap_or((text, "1"));
+    match (number.parse::<f64>(), divisor.parse::<f64>()) {
+        (Ok(number), Ok(divisor)) if divisor > 0.0 => number / divisor,
+        _ => 0.0,
+    }
 }
 
 /// ffprobe writes numbers as text.

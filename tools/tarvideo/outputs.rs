@@ -1,6 +1,6 @@
 //! What is made of media: the parts of a run, and what each is called.
 
-use super::choices::{Audio, Codec, Frames, Image, Size};
+use super::choices::{Audio, Codec, Frames, Image, Scale, Size};
 use super::media::Media;
 
 /// What happens to the video.
@@ -18,7 +18,7 @@ pub struct Video {
 
 /// How large the picture is.
 pub struct Geometry {
-    pub scale: Option<u32>,
+    pub scale: Option<Scale>,
     pub crop: Option<Size>,
     pub pad: Option<Size>,
 }
@@ -59,8 +59,11 @@ impl Geometry {
         if !is_square && (self.scale.is_some() || self.crop.is_some() || self.pad.is_some()) {
             filters.push("scale=w='trunc(iw*sar/2)*2':h=ih,setsar=1".into());
         }
-        if let Some(side) = self.scale {
-            filters.push(short_side(&side.to_string(), &side.to_string()));
+        match self.scale {
+            Some(Scale::Short(side)) => filters.push(short_side(&side.to_string(), &side.to_string())),
+            Some(Scale::Width(width)) => filters.push(format!("scale=w={width}:h=-2")),
+            Some(Scale::Height(height)) => filters.push(format!("scale=w=-2:h={height}")),
+            None => {}
         }
         if let Some(Size { width, height }) = self.crop {
             filters.push(format!("crop=w='min(iw,{width})':h='min(ih,{height})'"));

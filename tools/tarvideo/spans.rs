@@ -39,13 +39,15 @@ pub fn in_field(data: &[u8]) -> Result<Vec<Span>, String> {
     lines.map(line).collect()
 }
 
-/// The spans of a JSON value: [[start, end], …], [{"start": …, "end": …}, …] or one such pair.
+/// The spans of a JSON value: [[start, end], …], [{"start": …, "end": …}, …], one such pair, or text with any of these.
 pub fn in_json(value: &Value) -> Result<Vec<Span>, String> {
     match value {
         Value::Array(items) if items.iter().any(|item| item.is_array() || item.is_object()) => {
             items.iter().map(pair).collect()
         }
         Value::Array(items) if items.is_empty() => Ok(Vec::new()),
+        // As tables of text have it.
+        Value::String(text) => in_field(text.as_bytes()),
         one => Ok(vec![pair(one)?]),
     }
 }
@@ -114,6 +116,7 @@ mod tests {
             assert_eq!(in_field(text.as_bytes()).unwrap(), expected, "{text}");
         }
         assert_eq!(in_json(&json!([0, 2])).unwrap(), [Span::new(0.0, 2.0)]);
+        assert_eq!(in_json(&json!("[[0, 2]]")).unwrap(), [Span::new(0.0, 2.0)]);
         assert!(in_json(&json!([])).unwrap().is_empty());
         for wrong in ["[[1]]", "[[2, 1]]", "[[1, 2, 3]]", "[null]", "[[-1, 2]]", "{\"start\": 1}", "1 2 3", "[[1,"] {
             assert!(in_field(wrong.as_bytes()).is_err(), "{wrong}");

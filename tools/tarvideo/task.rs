@@ -72,11 +72,17 @@ impl Task<'_> {
         let mut sample = collect(sample, self.at, &plan, self.directory, 0)?;
         if let Some(mut facts) = facts {
             if plan.cuts {
-                facts.insert("cuts".into(), json!(scenes(self.directory, self.media.duration)));
+                facts.insert("cuts".into(), self.scenes());
             }
             sample.set("json", Value::from(facts).to_string().into_bytes());
         }
         Ok(vec![Item { key, source, result: Ok(sample) }])
+    }
+
+    fn scenes(&self) -> Value {
+        let rate = self.media.video.as_ref().map_or(0.0, |picture| picture.rate);
+        let shortest = if rate > 0.0 { f64::from(self.wanted.min_scene) / rate } else { 0.0 };
+        json!(scenes(self.directory, self.media.duration, shortest))
     }
 
     /// The sample becomes its clips.
@@ -91,7 +97,7 @@ impl Task<'_> {
             let plan =
                 Plan { main: Main::Drop, sound: false, frames: false, thumbnail: false, cuts: true, ..self.plan() };
             self.run(&plan, &[(0, None)], self.limits)?;
-            facts.insert("cuts".into(), json!(scenes(self.directory, self.media.duration)));
+            facts.insert("cuts".into(), self.scenes());
         }
         let mut spans = clips.of(&sample, &facts, self.media.duration)?;
         if spans.len() > MAX_CLIPS {

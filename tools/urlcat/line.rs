@@ -12,7 +12,8 @@ pub struct Names<'a> {
     pub key: &'a str,
     pub must_have_caption: bool,
     pub must_have_key: bool,
-    pub keep: Option<Vec<&'a str>>,
+    /// New names and old.
+    pub keep: Option<Vec<(&'a str, &'a str)>>,
 }
 
 impl Names<'_> {
@@ -21,15 +22,19 @@ impl Names<'_> {
         let mut needed: Vec<String> = filter.map(|filter| filter.variables().to_vec()).unwrap_or_default();
         match &self.keep {
             None if !count_only => return Columns::All,
-            Some(keep) if !count_only => needed.extend(keep.iter().map(|name| (*name).to_owned())),
+            Some(keep) if !count_only => needed.extend(keep.iter().map(|(_, old)| (*old).to_owned())),
             _ => {}
         }
         needed.extend([self.url, self.caption, self.key].map(str::to_owned));
         Columns::Named(needed)
     }
 
-    fn keeps(&self, name: &str) -> bool {
-        self.keep.as_ref().is_none_or(|keep| keep.contains(&name))
+    /// What a column is called in the output, where it is kept.
+    fn kept<'b>(&'b self, name: &'b str) -> Option<&'b str> {
+        match &self.keep {
+            None => Some(name),
+            Some(keep) => keep.iter().find(|(_, old)| *old == name).map(|(new, _)| *new),
+        }
     }
 }
 
@@ -73,10 +78,11 @@ pub fn write_row(
         caption.write_json(out);
     }
     for (name, cell) in row.cells {
-        if *name == names.url || *name == names.caption || *name == names.key || !names.keeps(name) {
+        if *name == names.url || *name == names.caption || *name == names.key {
             continue;
         }
-        if matches!(*name, "url" | "caption" | "key") {
+        let Some(name) = names.kept(name) else { continue };
+        if matches!(name, "url" | "caption" | "key") {
             return Err(format!("column '{name}' would stand twice: leave one out with --keep"));
         }
         out.push(b',');

@@ -73,7 +73,7 @@ struct Args {
     #[arg(long, value_name = "TEMPLATE")]
     key: Option<String>,
 
-    /// Keep only these other columns, such as 'NSFW similarity'; '' keeps none
+    /// Keep only these other columns, such as 'NSFW similarity'; NEW=OLD renames one, '' keeps none
     #[arg(long, value_name = "COLUMNS")]
     keep: Option<String>,
 

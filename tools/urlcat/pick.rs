@@ -73,7 +73,7 @@ impl<'a> Pick<'a> {
             key: args.key_col.as_deref().unwrap_or("key"),
             must_have_caption: args.caption_col.is_some(),
             must_have_key: args.key_col.is_some(),
-            keep: args.keep.as_deref().map(|keep| keep.split([' ', ',']).filter(|name| !name.is_empty()).collect()),
+            keep: args.keep.as_deref().map(kept).transpose()?,
         };
         Ok(Pick {
             columns: names.columns(args.filter.as_deref(), out.is_none()),
@@ -223,6 +223,18 @@ impl Visitor for Pick<'_> {
         self.tally.fail("bad_row");
         Ok(Flow::Continue(()))
     }
+}
+
+/// A list of columns as pairs of the new name and the old.
+fn kept(list: &str) -> Result<Vec<(&str, &str)>> {
+    let names = list.split([' ', ',']).filter(|name| !name.is_empty());
+    let pairs: Vec<(&str, &str)> = names.map(|name| name.split_once('=').unwrap_or((name, name))).collect();
+    for (at, (new, old)) in pairs.iter().enumerate() {
+        if new.is_empty() || old.is_empty() || pairs[..at].iter().any(|(other, _)| other == new) {
+            bail!(Usage(format!("--keep: '{new}={old}' is no new name for a column, or one that is taken")));
+        }
+    }
+    Ok(pairs)
 }
 
 /// A row that ends the run.

@@ -1,0 +1,142 @@
+"""The YAML configs of video2dataset: reading one, the built-in ones, and what of them is known here."""
+
+import ast
+import copy
+import json
+import pathlib
+
+from . import Mistake
+
+SHARED = {
+    "reading": {
+        "yt_args": {
+            "download_size": 360,
+            "download_audio_rate": 44100,
+            "yt_metadata_args": {"writesubtitles": "all", "subtitleslangs": ["en"], "writeautomaticsub": True, "get_info": True},
+        },
+        "timeout": 60,
+        "sampler": None,
+    },
+    "storage": {"number_sample_per_shard": 1000, "oom_shard_count": 5, "captions_are_subtitles": False},
+    "distribution": {"processes_count": 16, "thread_count": 32, "subjob_size": 1000, "distributor": "multiprocessing"},
+}
+BUILT_IN = {
+    "default": {"subsampling": {}, **SHARED},
+    "downsample_ml": {
+        "subsampling": {
+            "ResolutionSubsampler": {"args": {"video_size": 224, "resize_mode": "scale,crop,pad"}},
+            "FrameSubsampler": {"args": {"frame_rate": 5}},
+            "CutDetectionSubsampler": {
+                "cuts_are_clips": True,
+                "args": {"cut_detection_mode": "all", "framerates": None, "threshold": 11.5, "min_scene_len": 15},
+            },
+            "ClippingSubsampler": {
+                "args": {"min_length": 4.0, "max_length": 10.0, "max_length_strategy": "all", "precision": "keyframe_adjusted"}
+            },
+            "FFProbeSubsampler": {"args": {"extract_keyframes": False}},
+        },
+        **SHARED,
+    },
+}
+# The arguments of each part, with their defaults there.
+PARTS = {
+    "ResolutionSubsampler": {"resize_mode": "", "height": -1, "width": -1, "video_size": -1, "encode_format": "mp4"},
+    "FrameSubsampler": {"frame_rate": None, "downsample_method": "fps", "encode_format": "mp4"},
+    "CutDetectionSubsampler": {"cut_detection_mode": "all", "framerates": None, "threshold": 27, "min_scene_len": 15},
+    "ClippingSubsampler": {"min_length": 0.0, "max_length": 999999.0, "max_length_strategy": "all", "precision": "low"},
+    "FFProbeSubsampler": {"extract_keyframes": False},
+    "AudioRateSubsampler": {"sample_rate": None, "encode_format": None, "n_audio_channels": None},
+}
+LACKING = {
+    "OpticalFlowSubsampler": "optical flow",
+    "CaptionSubsampler": "captions by a model",
+    "WhisperSubsampler": "speech to text",
+}
+SLURM = {
+    "partition": "--partition", "account": "--account", "nodelist": "--nodelist", "constraint": "--constraint",
+    "exclude": "--exclude", "job_name": "--job-name", "cpus_per_task": "--cpus-per-task", "gpus_per_node": "--gpus-per-node",
+}  # fmt: skip
+
+
+def read_config(given):
+    """A config by its name, its file or its text."""
+    if given in ("optical_flow", "caption"):
+        raise Mistake(f"--config {given}: nothing here makes {'optical flow' if given == 'optical_flow' else 'captions by a model'}")
+    config = copy.deepcopy(BUILT_IN[given]) if given in BUILT_IN else parsed(given)
+    if not isinstance(config, dict):
+        raise Mistake(f"--config: {given} is no config: its sections are subsampling, reading, storage and distribution")
+    for section in ("subsampling", "reading", "storage", "distribution"):
+        if section not in config:
+            raise Mistake(f"--config: {given} has no section '{section}'")
+        config[section] = config[section] or {}
+    known("", config, ("subsampling", *SHARED))
+    known("storage.", config["storage"], SHARED["storage"])
+    known("reading.", config["reading"], (*SHARED["reading"], "dataloader_args"))
+    known("distribution.", config["distribution"], (*SHARED["distribution"], "distributor_args"))
+    return config
+
+
+def parsed(given):
+    if given.lstrip().startswith("{"):
+        return literal("config", given)
+    path = pathlib.Path(given)
+    if not path.is_file():
+        raise Mistake(f"--config: '{given}' is neither a file nor one of {', '.join(BUILT_IN)}")
+    text = path.read_text()
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        import yaml
+    except ImportError:
+        raise Mistake(f"--config: {given}: YAML is read by PyYAML: pip install pyyaml, or write the config as JSON") from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as fault:
+        raise Mistake(f"--config: {given}: {' '.join(str(fault).split())}") from None
+
+
+def literal(name, text):
+    """An object as Fire takes it."""
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text)
+        except (ValueError, SyntaxError):
+            pass
+    raise Mistake(f"--{name}: '{text}' is no object (write {{\"video\": \"mp4\"}})")
+
+
+def known(prefix, section, names):
+    """Refuses what nobody here would look at."""
+    for name in section:
+        if name not in names:
+            raise Mistake(f"--config: '{prefix}{name}' is none of {', '.join(names)}")
+
+
+def subsamplers(config):
+    """The arguments of every subsampler that is asked for, with their defaults."""
+    found = {}
+    for name, part in config["subsampling"].items():
+        if name in LACKING:
+            raise Mistake(f"--config: {name}: nothing here makes {LACKING[name]}")
+        known("subsampling.", {name: part}, PARTS)
+        part = part or {}
+        known(f"subsampling.{name}.", part, ("args", "cuts_are_clips") if name == "CutDetectionSubsampler" else ("args",))
+        if name == "CutDetectionSubsampler" and "args" not in part:
+            raise Mistake("--config: CutDetectionSubsampler: cuts of an earlier run are not clips here: give it args")
+        given = part.get("args") or {}
+        known(f"subsampling.{name}.args.", given, PARTS[name])
+        found[name] = PARTS[name] | given
+    return found
+
+
+def slurm_words(arguments):
+    """How sbatch is told what the config says, and how many tasks run at once."""
+    plain = ("n_nodes", "tasks_per_node", "cache_path", "verbose_wait", "timeout")
+    known("distribution.distributor_args.", arguments, (*SLURM, *plain))
+    if arguments.get("timeout"):
+        raise Mistake("--config: distributor_args.timeout: a run waits for its end here: leave it out")
+    words = [f"--slurm-arg={flag}={arguments[name]}" for name, flag in SLURM.items() if arguments.get(name)]
+    at_once = int(arguments.get("n_nodes") or 1) * int(arguments.get("tasks_per_node") or 1)
+    return words + ["-j", str(at_once)]
