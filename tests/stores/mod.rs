@@ -8,3 +8,4 @@ mod kills;
 mod proxy;
 mod round_trips;
 mod server;
+mod shardrun;
