@@ -72,28 +72,40 @@ fn take_place<'a>(text: &'a str, known: &[&str], pieces: &mut Vec<Piece>) -> Res
             return Ok(rest);
         }
     }
-    if let Some(rest) = text.strip_prefix('%') {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let Some(after) = rest[digits..].strip_prefix('d') else {
-            pieces.push(Piece::Text("%".into()));
-            return Ok(rest);
-        };
+    if let Some((digits, rest)) = take_number(text) {
         let name = known.first().copied().unwrap_or_default();
-        pieces.push(Piece::Place { name: name.into(), width: width(&rest[..digits])? });
-        return Ok(after);
+        pieces.push(Piece::Place { name: name.into(), width: parse_width(digits)? });
+        return Ok(rest);
+    }
+    if let Some(rest) = text.strip_prefix('%') {
+        pieces.push(Piece::Text("%".into()));
+        return Ok(rest);
     }
     let Some((inside, rest)) = text.strip_prefix('{').and_then(|text| text.split_once('}')) else {
         bail!("a brace without its other half (write {{{{ or }}}} for a brace itself)");
     };
-    let (name, format) = inside.split_once(':').unwrap_or((inside, ""));
+    let (name, digits) = split_place(inside);
     if !known.contains(&name) {
         bail!("unknown place {{{name}}} (known: {})", known.join(", "));
     }
-    pieces.push(Piece::Place { name: name.into(), width: width(format)? });
+    pieces.push(Piece::Place { name: name.into(), width: parse_width(digits.unwrap_or_default())? });
     Ok(rest)
 }
 
-fn width(digits: &str) -> Result<usize> {
+/// What stands between the braces of a place: its name, and the digits of its width where it has one.
+pub fn split_place(inside: &str) -> (&str, Option<&str>) {
+    inside.split_once(':').map_or((inside, None), |(name, digits)| (name, Some(digits)))
+}
+
+/// Takes `%d` or `%06d` off the start of a text: the digits of its width, and what follows.
+pub fn take_number(text: &str) -> Option<(&str, &str)> {
+    let rest = text.strip_prefix('%')?;
+    let (digits, rest) = rest.split_at(rest.bytes().take_while(u8::is_ascii_digit).count());
+    Some((digits, rest.strip_prefix('d')?))
+}
+
+/// A width of up to 64; no digits are none.
+pub fn parse_width(digits: &str) -> Result<usize> {
     match digits.parse() {
         _ if digits.is_empty() => Ok(0),
         Ok(width @ 0..=64) => Ok(width),

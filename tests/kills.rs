@@ -35,6 +35,20 @@ fn half_way(mut command: Command, folder: &Path) -> Child {
 }
 
 #[test]
+fn a_file_that_was_just_begun_is_not_taken_for_garbage() {
+    let folder = dir();
+    std::fs::write(folder.path().join("in.tar"), Archive::of_samples(2).whole()).unwrap();
+    // Each of them cleans the folder up while the others begin.
+    let many =
+        "for i in {1..80}; do tarcat in.tar -o out-$i.tar & done; for i in {1..80}; do wait -n; done; ls out-* | wc -l";
+    for _ in 0..3 {
+        assert_eq!(String::from_utf8(bash(many).cwd(folder.path()).ok()).unwrap(), "80\n");
+        bash("rm out-*").cwd(folder.path()).ok();
+    }
+    assert_eq!(list(folder.path()), ["in.tar"]);
+}
+
+#[test]
 fn int_and_term_leave_nothing_and_exit_as_killed() {
     for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
         let folder = dir();

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use super::command_of;
 use crate::source;
 #[cfg(feature = "stores")]
 use crate::store;
@@ -16,11 +17,14 @@ use crate::store;
 ///
 /// Folders that are not there hold nothing. Names that cannot be listed are an error.
 pub fn existing(prefix: &str) -> Result<BTreeMap<String, u64>> {
+    if prefix == "-" || command_of(prefix).is_some() {
+        bail!("{prefix}: cannot be listed");
+    }
     #[cfg(feature = "stores")]
     if store::is_store(prefix) {
         return Ok(store::list(prefix).with_context(|| prefix.to_owned())?.into_iter().collect());
     }
-    if prefix == "-" || source::scheme(prefix).is_some_and(|scheme| scheme != "file") || prefix.starts_with("pipe:") {
+    if source::scheme(prefix).is_some_and(|scheme| scheme != "file") {
         bail!("{prefix}: cannot be listed");
     }
     let mut found = BTreeMap::new();
@@ -70,5 +74,6 @@ mod tests {
         assert!(found.keys().all(|name| name.starts_with(&format!("file:{root}/out-"))));
         assert!(existing(&format!("{root}/none/x-")).unwrap().is_empty());
         assert!(existing("http://h/x-").is_err());
+        assert!(existing("pipe:cat > x-").is_err());
     }
 }

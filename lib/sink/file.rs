@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustix::fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with};
 use rustix::io::Errno;
 
@@ -19,6 +19,9 @@ const PREFIX: &str = ".tarpipe-";
 const SUFFIX: &str = ".tmp";
 /// A temporary file of another host is garbage when nobody wrote to it for so long.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+
+/// Each lost to another process that cleaned up in the moment before we could lock it.
+const MOST_TRIES: usize = 100;
 
 /// A file under a temporary name beside its target. Dropped before [`Temporary::commit`],
 /// it is removed.
@@ -43,12 +46,19 @@ impl Temporary {
     pub fn create_in(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)?;
         remove_garbage(folder);
-        let path = folder.join(format!("{PREFIX}{}{SUFFIX}", unique()));
-        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
-        signals::guard_path(&path);
-        // Says that we live. Where the file system has no locks, age decides.
-        _ = file.try_lock();
-        Ok(Temporary { file, path, target: PathBuf::new(), committed: false })
+        for _ in 0..MOST_TRIES {
+            let path = folder.join(format!("{PREFIX}{}{SUFFIX}", unique()));
+            let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+            signals::guard_path(&path);
+            // Says that we live. Where the file system has no locks, age decides.
+            _ = file.lock();
+            // Until then it looked like garbage to whoever was cleaning up.
+            if fs::exists(&path).unwrap_or(true) {
+                return Ok(Temporary { file, path, target: PathBuf::new(), committed: false });
+            }
+            signals::release_path(&path);
+        }
+        bail!("temporary files vanish from {}", folder.display())
     }
 
     /// The open file.
@@ -134,17 +144,20 @@ fn remove_garbage(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
-        if name.starts_with(PREFIX) && name.ends_with(SUFFIX) && is_garbage(&entry.path(), name) {
-            _ = fs::remove_file(entry.path());
+        if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
+            remove_if_garbage(&entry.path(), name);
         }
     }
 }
 
-/// Whoever wrote it is dead: its lock is free, and it ran on this host or long ago.
-fn is_garbage(path: &Path, name: &str) -> bool {
+/// Removes a file whose writer is dead: its lock is free, and it ran on this host or long ago. The lock is held
+/// until the file is gone, so that a writer who was about to take it sees that.
+fn remove_if_garbage(path: &Path, name: &str) {
     let ours = name[PREFIX.len()..].starts_with(&format!("{}-", host()));
-    let Ok(file) = File::open(path) else { return false };
+    let Ok(file) = File::open(path) else { return };
     let age = file.metadata().and_then(|found| found.modified()).map(|time| SystemTime::now().duration_since(time));
     let old = matches!(age, Ok(Ok(age)) if age > ABANDONED);
-    (ours || old) && file.try_lock().is_ok()
+    if (ours || old) && file.try_lock().is_ok() {
+        _ = fs::remove_file(path);
+    }
 }

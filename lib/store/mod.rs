@@ -37,7 +37,8 @@ pub fn set_endpoint(url: String) {
     _ = ENDPOINT.set(url);
 }
 
-fn endpoint() -> Option<&'static str> {
+/// The address that all stores are asked at, should it not be the vendor's.
+pub fn endpoint() -> Option<&'static str> {
     ENDPOINT.get().map(String::as_str)
 }
 

@@ -37,26 +37,44 @@ EMPTY = 'until [ -z "$(squeue -h)" ]; do sleep 0.1; done'
 
 
 def run(bench):
-    cache = pathlib.Path(os.environ.get("TARPIPE_ENGINES", bench.root / "target" / "engines"))
-    many = 40 if bench.quick else 200
-    shardrun = bench.tool("shardrun")
-    with tempfile.TemporaryDirectory(prefix="tarpipe-bench-") as work:
-        with engine(bench, "slurm") as environment:
-            if environment:
-                ours = lambda n: f"cd {work}; rm -rf run; {shardrun} -q --on slurm --run run -n {n} true; {EMPTY}"
-                bare = lambda n: f"cd {work}; sbatch -Q --array=0-{n - 1} -o /dev/null --wrap true; {EMPTY}"
-                compare(bench, "Slurm", environment, many, ours, bare)
-        for name, flags, source in [("spark", "--master $SPARK_MASTER", BARE_SPARK), ("ray", "", BARE_RAY)]:
-            script = pathlib.Path(work) / f"bare_{name}.py"
-            script.write_text(source)
-            start = "spark-submit --master $SPARK_MASTER" if name == "spark" else "python"
-            with engine(bench, name, cache / name) as environment:
-                if environment:
-                    ours = lambda n: (
-                        f"cd {work}; rm -rf run; $enter {shardrun} -q --on {name} --launcher python {flags} --run run -n {n} true"
-                    )
-                    bare = lambda n: f"$enter {start} {script} {n}"
-                    compare(bench, name.capitalize(), environment, many, ours, bare)
+    for part in (slurm, spark, ray):
+        with tempfile.TemporaryDirectory(prefix="tarpipe-bench-") as work:
+            part(bench, pathlib.Path(work))
+
+
+def slurm(bench, work):
+    """An array of `true`."""
+    ours = lambda n: shardrun(bench, work, n, "--on slurm") + EMPTY
+    bare = lambda n: f"cd {work}; sbatch -Q --array=0-{n - 1} -o /dev/null --wrap true; {EMPTY}"
+    with engine(bench, "slurm") as environment:
+        compare(bench, "Slurm", environment, ours, bare)
+
+
+def spark(bench, work):
+    """`foreach`."""
+    (work / "bare.py").write_text(BARE_SPARK)
+    ours = lambda n: shardrun(bench, work, n, "--on spark --launcher python --master $SPARK_MASTER")
+    bare = lambda n: f"spark-submit --master $SPARK_MASTER {work}/bare.py {n}"
+    with engine(bench, "spark", installed(bench, "spark")) as environment:
+        compare(bench, "Spark", environment, ours, bare)
+
+
+def ray(bench, work):
+    """A remote function."""
+    (work / "bare.py").write_text(BARE_RAY)
+    ours = lambda n: shardrun(bench, work, n, "--on ray --launcher python")
+    bare = lambda n: f"$enter python {work}/bare.py {n}"
+    with engine(bench, "ray", installed(bench, "ray")) as environment:
+        compare(bench, "Ray", environment, ours, bare)
+
+
+def shardrun(bench, work, n, flags):
+    return f"cd {work}; rm -rf run; $enter {bench.tool('shardrun')} -q {flags} --run run -n {n} true; "
+
+
+def installed(bench, name):
+    """Where scripts/engines/install has put an engine."""
+    return pathlib.Path(os.environ.get("TARPIPE_ENGINES", bench.root / "target" / "engines")) / name
 
 
 @contextlib.contextmanager
@@ -75,8 +93,11 @@ def engine(bench, name, *words):
             subprocess.run([control, "down", home], check=True)
 
 
-def compare(bench, title, environment, many, ours, bare):
+def compare(bench, title, environment, ours, bare):
     """Prints the seconds that an item costs both ways, and whether ours is within the limit."""
+    if environment is None:
+        return
+    many = 40 if bench.quick else 200
     costs = {"shardrun": [], "bare": []}
     for _ in range(bench.rounds):
         for name, command in (("shardrun", ours), ("bare", bare)):

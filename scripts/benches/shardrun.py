@@ -1,4 +1,4 @@
-"""shardrun against xargs and GNU parallel, a bare Slurm array, and its own limits on planning and status."""
+"""shardrun on this machine against xargs and GNU parallel, and its own limits on planning and status. The engines: engines.py."""
 
 import json
 import os
@@ -75,31 +75,6 @@ def status(bench, shardrun, folder):
     bench.expect("status", f"{wall:.2f} s, bar 1", wall < 1)
 
 
-def slurm(bench, shardrun, folder):
-    """A real cluster on this machine, if one is up: SLURM_CONF says where."""
-    if not os.environ.get("SLURM_CONF") or not shutil.which("sbatch"):
-        print("\nSlurm: no cluster (scripts/engines/slurm starts one; set SLURM_CONF)")
-        return
-    count = 60 if bench.quick else 200
-    run = folder / "slurm"
-    wait = 'until [ -z "$(squeue -h -j $job -o %i 2>/dev/null)" ]; do sleep 0.2; done'
-    bare = f"job=$(sbatch --parsable -o /dev/null --array=0-{count - 1} --wrap true); {wait}"
-    ours = f"{shardrun} -q --on slurm --run {run} -n {count} true; " + (
-        f"job=$(grep -o '\"id\":\"[0-9]*' {run}/submit-000/engine.json | grep -o '[0-9]*$'); {wait}"
-    )
-    bench.compare(
-        f"{count} items on Slurm",
-        [
-            Contestant("bare array of true", bare),
-            Contestant("shardrun --on slurm", ours, prepare=lambda: shutil.rmtree(run, ignore_errors=True)),
-        ],
-        # At most 1.2 x the bare engine's time.
-        [Bar("shardrun --on slurm", "bare array of true", round(1 / 1.2, 3), "wall")],
-        items=count,
-        unit="items",
-    )
-
-
 def run(bench):
     shardrun = bench.tool("shardrun")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="shardrun-bench-"))
@@ -107,6 +82,5 @@ def run(bench):
         no_ops(bench, shardrun, folder, 300 if bench.quick else 1_000)
         planning(bench, shardrun, folder)
         status(bench, shardrun, folder)
-        slurm(bench, shardrun, folder)
     finally:
         shutil.rmtree(folder)

@@ -9,15 +9,18 @@ fn k8s() -> Engine {
 }
 
 impl Engine {
-    /// The pod that has the task of an item, and its node.
-    fn pod_of(&self, item: u64) -> (String, String) {
+    /// The pods that there are: the item (which is the task), the name and the node of each.
+    fn pods(&self) -> Vec<(u64, String, String)> {
         let columns = "custom-columns=POD:.metadata.name,NODE:.spec.nodeName";
         let pods = self.bash(&format!("kubectl get pods --no-headers -o {columns}")).done().status(0).stdout_text();
+        let words = pods.lines().map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         // NAME-FIRST-TASK-RANDOM
-        let is_its =
-            |line: &&str| line.split_whitespace().next().unwrap().rsplit('-').nth(1) == Some(&item.to_string());
-        let (pod, node) = pods.lines().find(is_its).expect(&pods).split_once(' ').unwrap();
-        (pod.to_owned(), node.trim().to_owned())
+        let item = |pod: &str| pod.rsplit('-').nth(1).unwrap().parse().unwrap();
+        words.map(|words| (item(&words[0]), words[0].clone(), words[1].clone())).collect()
+    }
+
+    fn pod_of(&self, item: u64) -> Option<(u64, String, String)> {
+        self.pods().into_iter().find(|(its, ..)| *its == item)
     }
 }
 
@@ -36,12 +39,16 @@ fn kubernetes_pods_and_nodes_that_go_lose_nothing_but_time() {
     let k8s = k8s();
     let waiting = k8s.begin("", HELD);
     k8s.until_begun(&[2, 3, 4, 5]);
-    let (pod, _) = k8s.pod_of(2);
+    let (_, pod, _) = k8s.pod_of(2).unwrap();
     k8s.bash(&format!("kubectl delete pod {pod} --wait=false")).done().status(0);
-    until("it begins again", || k8s.begun() == 7);
-    let (_, node) = k8s.pod_of(4);
+    until("it begins again", || k8s.begun() == 7 && k8s.pods().len() == 6);
+    // Item 0 is done; its pod, and the result in it, go with the node. What else is there begins again.
+    until("a quick one ends", || k8s.path("out-0").exists());
+    let (.., node) = k8s.pod_of(0).unwrap();
+    let there = k8s.pods().iter().filter(|(item, _, on)| *item > 1 && *on == node).count();
     k8s.control("crash", node.trim_start_matches("node"));
-    until("it begins again elsewhere", || fs::read_to_string(k8s.path("began-4")).unwrap().lines().count() == 2);
+    until("its pods go", || k8s.pod_of(0).is_none());
+    until("they begin again elsewhere", || k8s.begun() == 7 + there);
     fs::write(k8s.path("go"), "").unwrap();
     waiting.ends(0);
     k8s.complete();

@@ -32,6 +32,39 @@ pod = { nodeSelector = { disk = "ssd" }, tolerations = [{ key = "spot", operator
 container = { imagePullPolicy = "IfNotPresent" }
 "#;
 
+/// The same, as people write it who have files for Kubernetes already.
+const YAML: &str = r#"
+batch:
+  exclusive: true
+  partition: cpu
+interactive: {time: "1:00"}
+worker:
+  setup: module load ffmpeg
+  env: {OMP_NUM_THREADS: "1"}
+  shardrun: /opt/bin/shardrun
+k8s:
+  image: registry/tools:1
+  service_account: runner
+  secrets: [s3]
+  env: {AWS_REGION: eu}
+  grace: 60
+  resources:
+    requests: {cpu: "1", memory: 1Gi}
+    limits: {memory: 2Gi}
+  volumes:
+    - {name: data, mount: /data, persistentVolumeClaim: {claimName: data}}
+    - name: host
+      mount: /host
+      read_only: true
+      sub_path: x
+      hostPath: {path: /mnt}
+  pod:
+    nodeSelector: {disk: ssd}
+    tolerations: [{key: spot, operator: Exists}]
+  container: {imagePullPolicy: IfNotPresent}
+  version: "1.29"
+"#;
+
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()
 }
@@ -60,16 +93,44 @@ fn a_script_for_slurm_has_the_sites_flags() {
 }
 
 #[test]
+fn a_sites_file_is_toml_or_yaml() {
+    let folder = dir();
+    let path = folder.path();
+    std::fs::write(path.join("site.toml"), format!("{SITE}version = \"1.29\"\n")).unwrap();
+    std::fs::write(path.join("site.yaml"), YAML).unwrap();
+    let shown = |engine: &str, file: &str| {
+        let flags = ["--on", engine, "--dry-run", "--config", file, "-n", "3", "--run", "r", "true"];
+        text(shardrun(path, flags).ok())
+    };
+    assert_eq!(shown("slurm", "site.yaml"), shown("slurm", "site.toml"));
+    let objects = |file: &str| -> Vec<Value> {
+        shown("k8s", file).split("\n---\n").map(|document| serde_json::from_str(document).unwrap()).collect()
+    };
+    assert_eq!(objects("site.yaml"), objects("site.toml"));
+}
+
+#[test]
 fn a_mistake_in_the_sites_file_says_where() {
     let folder = dir();
     let path = folder.path();
-    for (file, said) in [
-        ("[batch]\npartition = \n", "site.toml: line 2: "),
-        ("[bacth]\npartition = 'x'\n", "site.toml: line 1: unknown field `bacth`"),
-        ("[batch]\nx = { y = 1 }\n", "--config: x: a flag's value is a text, a number, true, or a list of these"),
+    for (name, file, said) in [
+        ("site.toml", "[batch]\npartition = \n", "site.toml: line 2: "),
+        ("site.toml", "[bacth]\npartition = 'x'\n", "site.toml: line 1: unknown field `bacth`"),
+        (
+            "site.toml",
+            "[batch]\nx = { y = 1 }\n",
+            "--config: x: a flag's value is a text, a number, true, or a list of these",
+        ),
+        ("site.yaml", "batch:\n  a: 1\n  a: 2\n", "site.yaml: line 3: a stands here twice"),
+        ("site.yaml", "worker: {}\nbacth:\n  partition: x\n", "site.yaml: unknown field `bacth`"),
+        (
+            "site.yml",
+            "batch:\n  x: {y: 1}\n",
+            "--config: x: a flag's value is a text, a number, true, or a list of these",
+        ),
     ] {
-        std::fs::write(path.join("site.toml"), file).unwrap();
-        let flags = ["--on", "slurm", "--dry-run", "--config", "site.toml", "-n", "1", "true"];
+        std::fs::write(path.join(name), file).unwrap();
+        let flags = ["--on", "slurm", "--dry-run", "--config", name, "-n", "1", "true"];
         shardrun(path, flags).done().status(1).stderr_has(&format!("shardrun: {said}"));
     }
     shardrun(path, ["--on", "slurm", "--config", "none.toml", "-n", "1", "true"])
@@ -107,8 +168,8 @@ fn a_driver_takes_bundles_to_workers_and_results_back() {
     let folder = dir();
     let path = folder.path();
     let driver = r#"#!/bin/bash
-shift; submission=$1 run=$3 shardrun=$5
-[ "$6 $7 $8 $9 ${10} ${11}" = "-j 2 --master local[2] -- extra" ] || exit 9
+shift; submission=$2 run=$5 shardrun=$7
+[ "$1 $3 $4 $6 $8 $9 ${10} ${11}" = "spark extra --run --shardrun -j 2 --master local[2]" ] || exit 9
 for bundle in "$submission"/*.jsonl; do
   head=$(head -n 1 "$bundle")
   tail -n +2 "$bundle" | while read -r task; do
@@ -162,6 +223,46 @@ fn a_worker_needs_nothing_but_its_bundle() {
     let lost = format!("{}\n[[1,\"x\"]]\n", head("/no/such/folder"));
     run("shardrun", ["item", "-"]).stdin(lost).done().status(1).stderr_has("/no/such/folder: not on ");
     run("shardrun", ["item", "-"]).fails(1, "shardrun: stdin: empty: not even a plan");
+}
+
+/// A server as kubectl shows it, after the node of the first pod has gone, and the pod with it.
+const GONE: &str = r#"#!/bin/bash
+id=$(grep -o '"id":"[^"]*' r/submit-000/engine.json 2>/dev/null | cut -d'"' -f4)
+pod() { echo '{"kind":"Pod","metadata":{"name":"p'$1'","uid":"u'$1'","labels":{"job-name":"'$id'"},
+  "annotations":{"batch.kubernetes.io/job-completion-index":"'$1'"}},"status":{"phase":"'$2'","containerStatuses":
+  [{"state":{"terminated":{"reason":"'$3'","message":"'"$4"'"}}}]}}'; }
+case "$*" in
+  *version*) echo '{"serverVersion":{"major":"1","minor":"31"}}' ;;
+  *apply*) cat >/dev/null ;;
+  *get\ jobs,pods*)
+    echo '{"items":[{"kind":"Job","metadata":{"name":"'$id'"},"spec":{"backoffLimitPerIndex":3},"status":
+      {"completedIndexes":"0-1","failedIndexes":"2","conditions":[{"type":"Failed","status":"True"}]}},'
+    pod 1 Succeeded Completed '{\"item\":2,\"start\":4000000000,\"state\":\"done\",\"bytes\":5}\n{\"item\":3,\"start\":4000000000,\"state\":\"done\"}\n'
+    echo ,
+    pod 2 Failed Error '{\"item\":4,\"start\":4000000000,\"state\":\"failed\",\"code\":\"exit_status\",\"message\":\"bad\"}\n'
+    echo ']}' ;;
+  *) exit 1 ;;
+esac
+"#;
+
+#[test]
+fn results_that_went_with_their_pods_are_known_by_the_job() {
+    let folder = dir();
+    let path = folder.path();
+    std::fs::create_dir(path.join("bin")).unwrap();
+    std::fs::write(path.join("bin/kubectl"), GONE).unwrap();
+    bash("chmod +x bin/kubectl").cwd(path).ok();
+    let path_with = format!("{}:{}", path.join("bin").display(), std::env::var("PATH").unwrap());
+    let flags =
+        ["--on", "k8s", "--wait", "--image", "x", "--run", "r", "-n", "5", "--chunk", "2", "-o", "/o/{}", "true"];
+    let done = shardrun(path, flags).env("PATH", &path_with).done().status(3);
+    done.stderr("shardrun: item 4 (4): bad\nshardrun: 4 items; failed 1 (1 exit_status)");
+    let states: Vec<Value> = log(path).iter().map(|line| line["state"].clone()).collect();
+    assert_eq!(states, ["done", "done", "done", "done", "failed"]);
+    assert_eq!((&log(path)[0]["bytes"], &log(path)[2]["bytes"]), (&Value::Null, &5.into()));
+    // Once is enough.
+    shardrun(path, ["status", "r"]).env("PATH", &path_with).ok();
+    assert_eq!(log(path).len(), 5);
 }
 
 fn manifests(path: &Path, version: &str, more: &[&str]) -> Vec<Value> {

@@ -81,6 +81,26 @@ fn kill_9_loses_nothing_but_time() {
 }
 
 #[test]
+fn a_worker_ends_with_the_process_that_started_it() {
+    let folder = dir();
+    let path = folder.path();
+    let head = format!(
+        r#"{{"shardrun":"","pipeline":"echo $$ >pid; sleep 1000","output":null,"also":[],"count":1,"numbers":true,"sha256":"","cwd":"{}","retries":0,"timeout":null,"jitter":null,"redo":false,"max_failures":null}}"#,
+        path.display()
+    );
+    std::fs::write(path.join("bundle"), format!("{head}\n[[0,\"0\"]]\n")).unwrap();
+    let mut engine = bash("shardrun item --parent $$ - <bundle & wait").cwd(path).into_command().spawn().unwrap();
+    bash("until [ -s pid ]; do sleep 0.02; done").cwd(path).ok();
+    engine.kill().unwrap();
+    engine.wait().unwrap();
+    let pid = read(path, "pid");
+    bash(&format!("for i in {{1..500}}; do kill -0 {0} 2>&- || exit 0; sleep 0.02; done", pid.trim())).ok();
+    assert!(is_gone(pid.trim()), "the item outlived its engine");
+    shardrun(path, ["item", "--parent", "1", "bundle"])
+        .fails(1, "shardrun: process 1, which started this one, is gone");
+}
+
+#[test]
 fn what_an_item_leaves_running_is_ended() {
     let folder = dir();
     let path = folder.path();

@@ -9,3 +9,4 @@ mod kills;
 mod proxy;
 mod round_trips;
 mod server;
+mod shardrun;

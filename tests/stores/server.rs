@@ -76,6 +76,12 @@ impl Store {
         assert!(put.success(), "curl -T {url}");
     }
 
+    /// Takes an object away.
+    pub fn delete(&self, key: &str) {
+        let url = format!("{}/buckets/{key}", self.filer);
+        assert!(Command::new("curl").args(["-sf", "-X", "DELETE", &url]).status().unwrap().success(), "{url}");
+    }
+
     /// The uploads of a key that were neither completed nor aborted.
     pub fn unfinished(&self, key: &str) -> usize {
         let url = format!("{}/buckets/test/.uploads/?limit=1000", self.filer);

@@ -3,9 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
-use toml::{Table, Value};
+use serde_json::{Map, Value};
+
+use crate::yaml;
+
+/// A section, or a part of one, whatever the file's format.
+pub type Table = Map<String, Value>;
 
 /// What the file says; all of it may be missing.
 #[derive(Debug, Default, Deserialize)]
@@ -80,10 +85,24 @@ impl Config {
     pub fn read(file: Option<&str>) -> Result<Self> {
         let Some(file) = file else { return Ok(Config::default()) };
         let text = std::fs::read_to_string(file).with_context(|| file.to_owned())?;
-        toml::from_str(&text).map_err(|err| {
+        let is_yaml = file.ends_with(".yaml") || file.ends_with(".yml");
+        let parsed = if is_yaml { Config::parse_yaml(&text) } else { Config::parse_toml(&text) };
+        parsed.map_err(|what| anyhow!("{file}: {}", what.replace('\n', " ")))
+    }
+
+    /// An error says where, if it is known, and what is wrong.
+    fn parse_toml(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|err| {
             let line = err.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
-            anyhow::anyhow!("{file}: line {line}: {}", err.message().replace('\n', " "))
+            format!("line {line}: {}", err.message())
         })
+    }
+
+    fn parse_yaml(text: &str) -> Result<Self, String> {
+        match yaml::parse(text).map_err(|(line, what)| format!("line {line}: {what}"))? {
+            Value::Null => Ok(Config::default()),
+            value => serde_json::from_value(value).map_err(|err| err.to_string()),
+        }
     }
 }
 
@@ -101,11 +120,10 @@ pub fn flags(section: &Table) -> Result<Vec<String>> {
 fn add(flags: &mut Vec<String>, flag: &str, value: &Value) -> Result<()> {
     let with = |text: String| if flag.len() == 2 { format!("{flag}{text}") } else { format!("{flag}={text}") };
     match value {
-        Value::Boolean(true) => flags.push(flag.to_owned()),
-        Value::Boolean(false) => {}
+        Value::Bool(true) => flags.push(flag.to_owned()),
+        Value::Bool(false) => {}
         Value::String(text) => flags.push(with(text.clone())),
-        Value::Integer(number) => flags.push(with(number.to_string())),
-        Value::Float(number) => flags.push(with(number.to_string())),
+        Value::Number(number) => flags.push(with(number.to_string())),
         Value::Array(values) => values.iter().try_for_each(|value| add(flags, flag, value))?,
         _ => bail!("a flag's value is a text, a number, true, or a list of these"),
     }
@@ -118,17 +136,19 @@ mod tests {
 
     #[test]
     fn sections_become_flags() {
-        let config: Config = toml::from_str(
-            "[batch]\npartition = 'gpu'\nexclusive = true\nx11 = false\ncpus_per_task = 4\np = 'x'\nlicenses = ['a', 'b']\n[worker]\nsetup = 'module load x'",
-        )
-        .unwrap();
-        let mut flags = flags(&config.batch).unwrap();
-        flags.sort();
-        assert_eq!(
-            flags,
-            ["--cpus-per-task=4", "--exclusive", "--licenses=a", "--licenses=b", "--partition=gpu", "-px"]
-        );
-        assert_eq!(config.worker.setup, "module load x");
-        assert!(toml::from_str::<Config>("[bacth]\na = 1").is_err());
+        let toml = "[batch]\npartition = 'gpu'\nexclusive = true\nx11 = false\ncpus_per_task = 4\np = 'x'\nlicenses = ['a', 'b']\n[worker]\nsetup = 'module load x'";
+        let yaml = "batch: {partition: gpu, exclusive: true, x11: false, cpus_per_task: 4, p: x, licenses: [a, b]}\nworker:\n  setup: |\n    module load x\n";
+        for config in [Config::parse_toml(toml).unwrap(), Config::parse_yaml(yaml).unwrap()] {
+            let mut flags = flags(&config.batch).unwrap();
+            flags.sort();
+            assert_eq!(
+                flags,
+                ["--cpus-per-task=4", "--exclusive", "--licenses=a", "--licenses=b", "--partition=gpu", "-px"]
+            );
+            assert_eq!(config.worker.setup.trim_end(), "module load x");
+        }
+        assert!(Config::parse_toml("\n[bacth]\na = 1").unwrap_err().starts_with("line 2: unknown field"));
+        assert!(Config::parse_yaml("bacth:\n  a: 1").unwrap_err().starts_with("unknown field `bacth`"));
+        assert!(Config::parse_yaml("# nothing\n").unwrap().batch.is_empty());
     }
 }

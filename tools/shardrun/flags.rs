@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub rows_per_shard: u64,
 
-    /// Commit the pipeline's stdout to NAME, a template: a path, an http(s):// URL, pipe:COMMAND
+    /// Commit the pipeline's stdout to NAME, a template: a path, an object, an http(s):// URL, pipe:COMMAND
     ///
     /// The suffix chooses the compression, unless the bytes are compressed already. Without it, stdout goes to the log.
     #[arg(short, long, value_name = "NAME")]
@@ -141,6 +141,9 @@ pub enum Command {
         /// Exit with 0 once every item has a result, good or bad: some engines run a failed task again
         #[arg(long = "final")]
         is_final: bool,
+        /// End when this process, which started us, does
+        #[arg(long, value_name = "PID")]
+        parent: Option<i32>,
     },
     /// Take results from stdin into a run; what drivers call
     #[command(hide = true)]

@@ -34,6 +34,9 @@ pub struct Limits {
     pub redo: bool,
     /// Failed items that end the run when there are more.
     pub max_failures: Option<u64>,
+    /// Where object stores are, should it not be the vendor's place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
 }
 
 /// The first line of a bundle.

@@ -12,7 +12,7 @@ use crate::item::Head;
 use crate::items::{Items, Wanted};
 use crate::joblog;
 use crate::plan::{self, Plan};
-use crate::settings::{Engine, Settings};
+use crate::settings::{Engine, Settings, use_endpoint};
 use crate::survey::{Standing, Survey};
 
 /// A run about to start.
@@ -61,7 +61,8 @@ impl Job {
         let folder = Folder::find(dir)?;
         let plan = folder.plan()?.context("there is no plan")?;
         let items = folder.items(&plan)?;
-        let settings = folder.read_json("settings.json")?.context("this run was never started")?;
+        let settings: Settings = folder.read_json("settings.json")?.context("this run was never started")?;
+        use_endpoint(settings.endpoint.as_deref());
         let todo = match failed {
             true => Survey::take(&folder)?.which(Standing::Failed).collect(),
             false => todo(&folder, &plan, &items)?,
@@ -94,10 +95,10 @@ fn cwd(args: &Args) -> Result<Option<String>> {
 
 /// The items that are not done.
 fn todo(folder: &Folder, plan: &Plan, items: &Items) -> Result<Vec<u64>> {
-    let log = match folder.path().join("log").is_dir() {
-        true => joblog::latest(folder, items.count())?,
-        false => vec![None; items.count() as usize],
+    let marked = match folder.path().join("log").is_dir() {
+        true => joblog::marked(folder, items.count())?,
+        false => Vec::new(),
     };
-    let done = done::find(plan, items, &log)?;
+    let done = done::find(plan, items, |index| marked.get(index as usize).is_some_and(|&done| done))?;
     Ok((0..items.count()).filter(|&index| !done[index as usize]).collect())
 }

@@ -76,6 +76,11 @@ impl Record {
         Record { host: host().to_owned(), ..Record::new(item.index, item.value.to_owned(), start) }
     }
 
+    /// An item that is done, as the engine says, which knows no more.
+    pub fn done(item: u64, shard: &str) -> Self {
+        Record { state: State::Done, attempts: 1, ..Record::new(item, shard.to_owned(), now()) }
+    }
+
     /// An item that the engine lost after this time.
     pub fn lost(item: u64, shard: String, message: String, after: f64) -> Self {
         Record { code: Some("lost".into()), message: Some(message), ..Record::new(item, shard, after) }
@@ -152,6 +157,16 @@ pub fn latest(folder: &Folder, count: u64) -> Result<Vec<Option<Record>>> {
         }
     })?;
     Ok(all)
+}
+
+/// For every item, whether its last record says that it is done.
+pub fn marked(folder: &Folder, count: u64) -> Result<Vec<bool>> {
+    Ok(latest(folder, count)?.iter().map(is_done).collect())
+}
+
+/// Whether an item's last record says that it is done.
+pub fn is_done(record: &Option<Record>) -> bool {
+    record.as_ref().is_some_and(|record| record.state == State::Done)
 }
 
 fn is_later(record: &Record, earlier: &Record) -> bool {

@@ -21,6 +21,7 @@ mod status;
 mod survey;
 mod template;
 mod worker;
+mod yaml;
 
 use std::process::ExitCode;
 
@@ -42,7 +43,10 @@ fn run(args: Args) -> Result<Outcome> {
         Some(Command::Retry { dir, failed }) => engine::run(&Job::again(dir.as_deref(), failed)?),
         Some(Command::Cancel { dir }) => engine::cancel(dir.as_deref()),
         Some(Command::Report { dir, html }) => status::report(dir.as_deref(), &html),
-        Some(Command::Item { bundle, task, is_final }) => worker::run(&bundle, task, is_final),
+        Some(Command::Item { bundle, task, is_final, parent }) => {
+            parent.map_or(Ok(()), worker::end_with)?;
+            worker::run(&bundle, task, is_final)
+        }
         Some(Command::Record { dir }) => worker::record(&dir),
     }
 }

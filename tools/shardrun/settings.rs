@@ -79,7 +79,7 @@ pub struct Settings {
     #[arg(long)]
     pub wait: bool,
 
-    /// The site's flags, a TOML file with sections batch, interactive, worker and k8s
+    /// The site's flags, a TOML or YAML file with sections batch, interactive, worker and k8s
     #[arg(long, value_name = "FILE")]
     pub config: Option<String>,
 
@@ -122,6 +122,11 @@ pub struct Settings {
     /// Hand ARG to the driver (spark, ray)
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub engine_arg: Vec<String>,
+
+    /// Where object stores are, as --endpoint said
+    #[arg(skip = endpoint())]
+    #[serde(default)]
+    pub endpoint: Option<String>,
 }
 
 impl Settings {
@@ -157,12 +162,31 @@ impl Settings {
             timeout: self.timeout.map(|time| time.as_secs_f64()),
             jitter: self.jitter.map(|time| time.as_secs_f64()),
             redo,
+            endpoint: self.endpoint.clone(),
             max_failures: self.max_failures.map(|most| match most {
                 MaxFailures::Count(most) => most,
                 MaxFailures::Percent(percent) => (items as f64 * percent / 100.0) as u64,
             }),
         }
     }
+}
+
+/// The address of object stores that this process was given.
+fn endpoint() -> Option<String> {
+    #[cfg(feature = "stores")]
+    return tarpipe::store::endpoint().map(str::to_owned);
+    #[cfg(not(feature = "stores"))]
+    None
+}
+
+/// Asks object stores where the run's command said they are.
+pub fn use_endpoint(url: Option<&str>) {
+    #[cfg(feature = "stores")]
+    if let Some(url) = url {
+        tarpipe::store::set_endpoint(url.to_owned());
+    }
+    #[cfg(not(feature = "stores"))]
+    let _ = url;
 }
 
 fn parse_chunk(text: &str) -> Result<usize, String> {

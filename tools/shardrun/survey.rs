@@ -7,8 +7,9 @@ use crate::done;
 use crate::engine::{self, Submission, TaskState};
 use crate::folder::Folder;
 use crate::items::Items;
-use crate::joblog::{self, Record, State};
+use crate::joblog::{self, Record, State, is_done};
 use crate::plan::Plan;
+use crate::settings::{Settings, use_endpoint};
 
 /// Where an item stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +52,13 @@ impl Survey {
     pub fn take(folder: &Folder) -> Result<Self> {
         let plan = folder.plan()?.context("there is no plan")?;
         let items = folder.items(&plan)?;
+        let settings: Settings = folder.read_json("settings.json")?.unwrap_or_default();
+        use_endpoint(settings.endpoint.as_deref());
         let submissions = Submission::all(folder)?;
         engine::collect(folder, &submissions)?;
         let mut records = joblog::latest(folder, plan.count)?;
         name_shards(&mut records, &items);
-        let done = done::find(&plan, &items, &records)?;
+        let done = done::find(&plan, &items, |index| is_done(&records[index as usize]))?;
         let standing = |(done, record): (&bool, &Option<Record>)| match record {
             _ if *done => Standing::Done,
             Some(record) if record.state == State::Failed => Standing::Failed,

@@ -5,6 +5,7 @@
 
 use anyhow::{Result, bail};
 use tarpipe::process::quote;
+use tarpipe::template;
 
 use crate::items::Item;
 use crate::quoting;
@@ -65,7 +66,7 @@ impl Template {
             let after_dollar = text[..at].ends_with('$');
             let (used, place) = match c {
                 '{' if !after_dollar => take(rest)?,
-                '%' if is_name => take_number(rest),
+                '%' if is_name => take_number(rest)?,
                 _ => (0, None),
             };
             match place {
@@ -81,6 +82,15 @@ impl Template {
         }
         pieces.push(Piece::Text(plain));
         Ok(Template { pieces })
+    }
+
+    /// What every name starts with that it makes; None where the item itself decides that.
+    pub fn start(&self) -> Option<&str> {
+        match self.pieces.as_slice() {
+            [Piece::Text(text), Piece::Place { place: Place::Value | Place::Dir, .. }, ..] if text.is_empty() => None,
+            [Piece::Text(text), ..] => Some(text),
+            _ => Some(""),
+        }
     }
 
     /// The name for an item.
@@ -135,7 +145,7 @@ fn take(text: &str) -> Result<(usize, Option<(Place, usize)>)> {
     let open = if doubled { 2 } else { 1 };
     let Some(close) = text.find('}') else { return Ok((0, None)) };
     let inside = &text[open..close.max(open)];
-    let (name, width) = inside.split_once(':').map_or((inside, None), |(name, width)| (name, Some(width)));
+    let (name, width) = template::split_place(inside);
     let is_word =
         name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.starts_with(|c: char| c.is_ascii_digit());
     let is_width = width.is_none_or(|width| width.bytes().all(|b| b.is_ascii_digit()) && !width.is_empty());
@@ -151,21 +161,13 @@ fn take(text: &str) -> Result<(usize, Option<(Place, usize)>)> {
             "unknown place {{{inside}}} (known: {{}}, {{i}}, {{:05}}, {{base}}, {{dir}}, {{ext}}, {{n}}; write {{{{{inside}}}}} for the text itself)"
         );
     };
-    let width = match width.map_or(Ok(0), str::parse) {
-        Ok(width @ 0..=64) => width,
-        _ => bail!("{{{inside}}}: no such width (write {{:05}})"),
-    };
-    Ok((close + 1, Some((place, width))))
+    Ok((close + 1, Some((place, template::parse_width(width.unwrap_or_default())?))))
 }
 
 /// `%04d` or `%d`.
-fn take_number(text: &str) -> (usize, Option<(Place, usize)>) {
-    let digits = text[1..].bytes().take_while(u8::is_ascii_digit).count();
-    let width = if digits == 0 { Ok(0) } else { text[1..=digits].parse() };
-    match width {
-        Ok(width @ 0..=64) if text[1 + digits..].starts_with('d') => (digits + 2, Some((Place::Index, width))),
-        _ => (0, None),
-    }
+fn take_number(text: &str) -> Result<(usize, Option<(Place, usize)>)> {
+    let Some((digits, rest)) = template::take_number(text) else { return Ok((0, None)) };
+    Ok((text.len() - rest.len(), Some((Place::Index, template::parse_width(digits)?))))
 }
 
 /// Folder, base name and extension of a name. A compression suffix is part of the extension, so that
@@ -221,7 +223,8 @@ mod tests {
         let said = Template::script("x {shard:05}").unwrap_err().to_string();
         assert!(said.starts_with("unknown place {shard:05} (known: {}, {i},"), "{said}");
         assert!(said.ends_with("write {{shard:05}} for the text itself)"), "{said}");
-        assert!(Template::script("{i:99}").is_err());
+        assert_eq!(Template::script("{i:99}").unwrap_err().to_string(), "'99' is no width (write {name:06})");
+        assert!(Template::name("%99d").is_err());
     }
 
     #[test]

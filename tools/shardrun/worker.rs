@@ -4,7 +4,8 @@ use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use rustix::process::{self, Signal};
 use tarpipe::cli::Outcome;
 use tarpipe::random::Random;
 use tarpipe::report::{MaxFailures, Tally};
@@ -15,6 +16,7 @@ use crate::folder::Folder;
 use crate::item::{Runner, Said};
 use crate::items::Item;
 use crate::joblog::{self, JobLog, Record, State};
+use crate::settings::use_endpoint;
 
 /// Kubernetes keeps so much of a termination message.
 const MAX_MESSAGE: usize = 4096;
@@ -24,6 +26,7 @@ const MAX_MESSAGE: usize = 4096;
 pub fn run(name: &str, task: Option<usize>, is_final: bool) -> Result<Outcome> {
     let number = task.or_else(task_of_pod).unwrap_or(0);
     let (head, items) = bundle::read(name, number)?;
+    use_endpoint(head.limits.endpoint.as_deref());
     let mut results = Results::open(name)?;
     if let Some(cwd) = &head.plan.cwd {
         let here = || format!("{cwd}: not on {} (see --chdir)", joblog::host());
@@ -52,6 +55,16 @@ pub fn run(name: &str, task: Option<usize>, is_final: bool) -> Result<Outcome> {
     }
     let most = if is_final { u64::MAX } else { 0 };
     Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(most)) })
+}
+
+/// Has Linux send TERM when the parent ends: engines that cancel a task may kill their own process alone.
+pub fn end_with(parent: i32) -> Result<()> {
+    process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    // It may have ended before that.
+    if process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
+        bail!("process {parent}, which started this one, is gone");
+    }
+    Ok(())
 }
 
 /// Counts a record.
@@ -95,7 +108,7 @@ fn requeue_on_warning() {
         return;
     }
     signals::before_end(move |signal| {
-        if signal == rustix::process::Signal::USR1.as_raw() {
+        if signal == Signal::USR1.as_raw() {
             signals::clean_up();
             _ = std::process::Command::new("timeout").args(["20", "scontrol", "requeue", &job]).status();
         }
@@ -140,13 +153,7 @@ impl Results {
     fn done_before(&self, count: u64) -> Result<Vec<bool>> {
         let restarted = std::env::var("SLURM_RESTART_COUNT").is_ok_and(|restarts| restarts != "0");
         match self {
-            Results::Folder(folder, ..) if restarted => {
-                let latest = joblog::latest(folder, count)?;
-                Ok(latest
-                    .iter()
-                    .map(|record| record.as_ref().is_some_and(|record| record.state == State::Done))
-                    .collect())
-            }
+            Results::Folder(folder, ..) if restarted => joblog::marked(folder, count),
             _ => Ok(Vec::new()),
         }
     }

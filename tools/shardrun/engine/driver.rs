@@ -15,8 +15,7 @@ use crate::ask::cannot_start;
 use crate::job::Job;
 use crate::settings::Engine;
 
-const SPARK: &str = include_str!("../../../scripts/shardrun_spark.py");
-const RAY: &str = include_str!("../../../scripts/shardrun_ray.py");
+const DRIVER: &str = include_str!("../../../scripts/shardrun_driver.py");
 /// How long a driver may take to end its tasks when we are ended.
 const LAST_WORDS: Duration = Duration::from_secs(30);
 /// The driver's word for a package that is missing.
@@ -28,7 +27,7 @@ pub fn run(job: &Job) -> Result<()> {
     let _lock = folder.lock()?;
     let submission = Submission::create(job, job.settings.on)?;
     let driver = submission.path.join("driver.py");
-    std::fs::write(&driver, source(job.settings.on)).with_context(|| driver.display().to_string())?;
+    std::fs::write(&driver, DRIVER).with_context(|| driver.display().to_string())?;
     submission.save()?;
     let words = words(job, &submission)?;
     let mut command = Command::new(&words[0]);
@@ -63,10 +62,6 @@ pub fn dry_run(job: &Job) -> Result<String> {
     Ok(format!("{}\n", words.join(" ")))
 }
 
-fn source(engine: Engine) -> &'static str {
-    if engine == Engine::Spark { SPARK } else { RAY }
-}
-
 fn package(engine: Engine) -> &'static str {
     if engine == Engine::Spark { "pyspark" } else { "ray" }
 }
@@ -78,17 +73,14 @@ fn words(job: &Job, submission: &Submission) -> Result<Vec<String>> {
         bail!(Usage(format!("--launcher '{launcher}': not a command")));
     };
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
-    words.extend([text(&submission.path.join("driver.py")), text(&submission.path)]);
+    words.extend([text(&submission.path.join("driver.py")), settings.on.name().into(), text(&submission.path)]);
+    words.extend(settings.engine_arg.iter().cloned());
     let run = submission.path.parent().unwrap_or(&submission.path);
     words.extend(["--run".into(), text(run)]);
     words.extend(["--shardrun".into(), text(&std::env::current_exe().context("cannot find this program")?)]);
     words.extend(["-j".into(), settings.jobs.to_string()]);
     for (flag, value) in [("--master", &settings.master), ("--address", &settings.address)] {
         words.extend(value.iter().flat_map(|value| [flag.to_owned(), value.clone()]));
-    }
-    if !settings.engine_arg.is_empty() {
-        words.push("--".into());
-        words.extend(settings.engine_arg.iter().cloned());
     }
     Ok(words)
 }

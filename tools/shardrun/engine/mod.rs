@@ -7,7 +7,7 @@ mod slurm;
 mod submission;
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use tarpipe::cli::Outcome;
@@ -22,9 +22,10 @@ use crate::worker;
 
 pub use submission::{Submission, TaskState, TaskStates};
 
-/// Between two questions whether a run is over, at first and at last.
+/// Between two questions whether a run is over, at first and at last; longer where an answer takes long.
 const SOON: Duration = Duration::from_millis(500);
 const LATER: Duration = Duration::from_secs(10);
+const LAZY: u32 = 3;
 
 /// Runs what is to be run, to its end or until it is handed over.
 pub fn run(job: &Job) -> Result<Outcome> {
@@ -47,7 +48,7 @@ pub fn run(job: &Job) -> Result<Outcome> {
             if !job.settings.wait {
                 return hand_over(job, &submission);
             }
-            wait(job, || k8s::is_alive(&submission))?;
+            wait(job, || Ok(k8s::collect(&job.folder, &submission)? > 0))?;
         }
         Engine::Spark | Engine::Ray => driver::run(job)?,
     }
@@ -86,6 +87,7 @@ fn wait(job: &Job, mut is_alive: impl FnMut() -> Result<bool>) -> Result<()> {
     });
     let (mut pause, mut misses) = (SOON, 0);
     loop {
+        let asked = Instant::now();
         match is_alive() {
             Ok(false) => return Ok(()),
             Ok(true) => misses = 0,
@@ -96,7 +98,7 @@ fn wait(job: &Job, mut is_alive: impl FnMut() -> Result<bool>) -> Result<()> {
             }
             Err(err) => return Err(err),
         }
-        std::thread::sleep(pause);
+        std::thread::sleep(pause.max(asked.elapsed() * LAZY));
         pause = (pause * 3 / 2).min(LATER);
     }
 }

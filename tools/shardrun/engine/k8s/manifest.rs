@@ -8,7 +8,7 @@ use std::io::Write;
 use tarpipe::compression::Compression;
 
 use crate::bundle;
-use crate::config::{Config, Pods};
+use crate::config::{Config, Pods, Table};
 use crate::job::Job;
 
 /// An Indexed Job may have more, but its status must stay small.
@@ -182,7 +182,7 @@ impl Maker<'_> {
             metadata["annotations"] = json!({INDEX: task.to_string()});
         }
         let mut volumes = vec![json!({"name": "shardrun", "configMap": {"name": self.name_of(slice)}})];
-        volumes.extend(site_volumes(pods)?);
+        volumes.extend(site_volumes(pods));
         let mut spec = json!({
             "restartPolicy": "Never",
             "containers": [self.container(task)?],
@@ -194,7 +194,7 @@ impl Maker<'_> {
         if let Some(grace) = pods.grace {
             spec["terminationGracePeriodSeconds"] = grace.into();
         }
-        merge(&mut spec, &pods.pod)?;
+        merge(&mut spec, &pods.pod);
         Ok(json!({"metadata": metadata, "spec": spec}))
     }
 
@@ -212,9 +212,9 @@ impl Maker<'_> {
             container["envFrom"] = secrets.collect();
         }
         if !pods.resources.is_empty() {
-            container["resources"] = serde_json::to_value(&pods.resources)?;
+            container["resources"] = Value::Object(pods.resources.clone());
         }
-        merge(&mut container, &pods.container)?;
+        merge(&mut container, &pods.container);
         Ok(container)
     }
 
@@ -250,11 +250,11 @@ pub fn image(job: &Job, config: &Config) -> String {
 }
 
 /// The site's volumes, without what says where they are mounted.
-fn site_volumes(pods: &Pods) -> Result<Vec<Value>> {
-    let without_mount = |volume: &toml::Table| {
+fn site_volumes(pods: &Pods) -> Vec<Value> {
+    let without_mount = |volume: &Table| {
         let mut volume = volume.clone();
-        ["mount", "sub_path", "read_only"].iter().for_each(|key| _ = volume.remove(*key));
-        Ok(serde_json::to_value(volume)?)
+        ["mount", "sub_path", "read_only"].iter().for_each(|key| _ = volume.shift_remove(*key));
+        Value::Object(volume)
     };
     pods.volumes.iter().map(without_mount).collect()
 }
@@ -269,7 +269,7 @@ fn mounts(pods: &Pods) -> Result<Vec<Value>> {
         if let Some(sub_path) = word("sub_path") {
             mount["subPath"] = sub_path.into();
         }
-        if let Some(read_only) = volume.get("read_only").and_then(toml::Value::as_bool) {
+        if let Some(read_only) = volume.get("read_only").and_then(Value::as_bool) {
             mount["readOnly"] = read_only.into();
         }
         mounts.push(mount);
@@ -278,13 +278,11 @@ fn mounts(pods: &Pods) -> Result<Vec<Value>> {
 }
 
 /// Puts further fields into an object; lists are added to what is there.
-fn merge(object: &mut Value, fields: &toml::Table) -> Result<()> {
+fn merge(object: &mut Value, fields: &Table) {
     for (name, value) in fields {
-        let value = serde_json::to_value(value)?;
         match (object.get_mut(name), value) {
-            (Some(Value::Array(there)), Value::Array(more)) => there.extend(more),
-            (_, value) => object[name] = value,
+            (Some(Value::Array(there)), Value::Array(more)) => there.extend(more.iter().cloned()),
+            (_, value) => object[name] = value.clone(),
         }
     }
-    Ok(())
 }

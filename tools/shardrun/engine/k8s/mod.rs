@@ -14,10 +14,11 @@ use tarpipe::messages;
 
 use super::submission::{Part, Submission, TaskState, TaskStates};
 use crate::ask::{ask, tell};
+use crate::bundle;
 use crate::config::Config;
 use crate::folder::Folder;
 use crate::job::Job;
-use crate::joblog::JobLog;
+use crate::joblog::{JobLog, Record};
 use crate::settings::Engine;
 use crate::worker;
 use manifest::{Maker, Server, Slice};
@@ -139,7 +140,7 @@ fn apply_plain(job: &Job, maker: &Maker<'_>, slice: &Slice, submission: &Submiss
     while next < slice.tasks {
         let room = match job.settings.jobs {
             0 => BATCH,
-            most => most.saturating_sub(active(submission)?),
+            most => most.saturating_sub(collect(&job.folder, submission)?),
         };
         let until = (next + room.min(BATCH)).min(slice.tasks);
         if until > next {
@@ -159,42 +160,62 @@ fn selector(submission: &Submission) -> String {
     format!("shardrun={}", id.rsplit_once('-').map_or(id, |(name, _)| name))
 }
 
-/// How many Jobs have not ended.
-fn active(submission: &Submission) -> Result<usize> {
+/// What the server shows of a submission.
+struct Seen {
+    /// Its pods, as far as they are still there.
+    pods: Vec<Pod>,
+    /// How many of its Jobs have not ended.
+    active: usize,
+    /// The tasks that it calls completed, where that means that all of their items are done.
+    completed: Vec<usize>,
+}
+
+fn look(submission: &Submission) -> Result<Seen> {
     let selector = selector(submission);
-    let answer = ask(&kubectl(submission, &["get", "jobs", "-l", &selector, "-o", "json"]), LIMIT)?;
-    let answer: Value = serde_json::from_str(&answer)?;
-    let has_ended = |job: &Value| {
-        let conditions = job["status"]["conditions"].as_array();
-        let is_end = |condition: &Value| {
-            matches!(condition["type"].as_str(), Some("Complete" | "Failed")) && condition["status"] == "True"
-        };
-        conditions.is_some_and(|conditions| conditions.iter().any(is_end))
+    // Jobs are listed first: the pods of one that has ended have ended too.
+    let answer = ask(&kubectl(submission, &["get", "jobs,pods", "-l", &selector, "-o", "json"]), LIMIT)?;
+    let answer: Value = serde_json::from_str(&answer).context("kubectl: the answer is no JSON")?;
+    let objects = answer["items"].as_array().map_or(&[][..], Vec::as_slice);
+    let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
+    Ok(Seen {
+        pods: of_kind("Pod").filter_map(|pod| Pod::parse(pod, submission)).collect(),
+        active: of_kind("Job").filter(|job| !has_ended(job)).count(),
+        completed: of_kind("Job").flat_map(|job| completed(job, submission)).collect(),
+    })
+}
+
+/// Tasks of an Indexed Job that have succeeded. Without a limit for each index, pods succeed that have failed items.
+fn completed(job: &Value, submission: &Submission) -> Vec<usize> {
+    if job["spec"]["backoffLimitPerIndex"].is_null() {
+        return Vec::new();
+    }
+    let first = submission.parts.iter().find(|part| job["metadata"]["name"] == part.id.as_str()).map(|part| part.first);
+    let indexes = job["status"]["completedIndexes"].as_str().unwrap_or_default();
+    let range = |part: &str| {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        Some(low.parse::<usize>().ok()?..=high.parse().ok()?)
     };
-    Ok(answer["items"].as_array().map_or(0, |jobs| jobs.iter().filter(|job| !has_ended(job)).count()))
+    let indexes = indexes.split(',').filter_map(range).flatten();
+    indexes.filter_map(|index| Some(first? + index)).collect()
 }
 
-/// Whether any Job has not ended.
-pub fn is_alive(submission: &Submission) -> Result<bool> {
-    Ok(active(submission)? > 0)
-}
-
-fn pods(submission: &Submission) -> Result<Vec<Pod>> {
-    let selector = selector(submission);
-    let answer = ask(&kubectl(submission, &["get", "pods", "-l", &selector, "-o", "json"]), LIMIT)?;
-    pods::parse(&answer, submission)
+fn has_ended(job: &Value) -> bool {
+    let is_end = |condition: &Value| {
+        matches!(condition["type"].as_str(), Some("Complete" | "Failed")) && condition["status"] == "True"
+    };
+    job["status"]["conditions"].as_array().is_some_and(|conditions| conditions.iter().any(is_end))
 }
 
 /// What Kubernetes knows of the tasks.
 pub fn states(submission: &Submission) -> TaskStates {
-    let (Ok(pods), Ok(is_alive)) = (pods(submission), is_alive(submission)) else { return TaskStates::new() };
     let mut states = TaskStates::new();
+    let Ok(Seen { pods, active, .. }) = look(submission) else { return states };
     for pod in &pods {
         let state = match pod.phase.as_str() {
             "Running" => TaskState::Running,
             "Pending" => TaskState::Waiting,
             // The Job makes another, or says that it will not.
-            "Failed" if is_alive => TaskState::Waiting,
+            "Failed" if active > 0 => TaskState::Waiting,
             _ => TaskState::Ended(pod.reason.to_ascii_lowercase()),
         };
         let is_better = states.get(&pod.task).is_none_or(|known| *known != TaskState::Running);
@@ -202,37 +223,57 @@ pub fn states(submission: &Submission) -> TaskStates {
             states.insert(pod.task, state);
         }
     }
-    if is_alive && states.is_empty() {
+    if active > 0 && states.is_empty() {
         states.insert(usize::MAX, TaskState::Waiting); // the Jobs are there, their pods not yet
     }
     states
 }
 
-/// Takes the results of pods that have ended into the run folder, each once.
-pub fn collect(folder: &Folder, submission: &Submission) -> Result<()> {
+/// Takes the results of pods that have ended into the run folder, each once; how many Jobs have not ended.
+/// Whoever waits asks this all the time: a pod goes with its node, and takes its results along. What only
+/// the Job remembers is done without a word on how.
+pub fn collect(folder: &Folder, submission: &Submission) -> Result<usize> {
+    let seen = look(submission)?;
     let file = submission.path.join("collected");
     let known = std::fs::read_to_string(&file).unwrap_or_default();
     let mut known: BTreeSet<String> = known.lines().map(str::to_owned).collect();
     let before = known.len();
     let mut log = JobLog::open(folder)?;
-    for pod in pods(submission)?.iter().filter(|pod| pod.has_ended()) {
+    for pod in seen.pods.iter().filter(|pod| pod.has_ended()) {
         if !known.contains(&pod.uid) {
             for record in pod.records(|| ask(&kubectl(submission, &["logs", &pod.name]), LIMIT))? {
                 worker::keep(folder, &mut log, &record)?;
             }
             known.insert(pod.uid.clone());
+            if pod.phase == "Succeeded" {
+                known.insert(marker(pod.task));
+            }
         }
+    }
+    let gone: BTreeSet<usize> = seen.completed.into_iter().filter(|&task| known.insert(marker(task))).collect();
+    if !gone.is_empty() {
+        let mut records = Vec::new();
+        bundle::each(&submission.path, |task, items| {
+            let is_gone = gone.contains(&task);
+            records.extend(items.iter().filter(|_| is_gone).map(|(index, value)| Record::done(*index, value)));
+        })?;
+        records.iter().try_for_each(|record| log.append(record))?;
     }
     if known.len() > before {
         let lines: Vec<String> = known.into_iter().collect();
         tarpipe::sink::write_text(&file.to_string_lossy(), &(lines.join("\n") + "\n"))?;
     }
-    Ok(())
+    Ok(seen.active)
+}
+
+/// What stands in the list of what was collected for a task that has succeeded.
+fn marker(task: usize) -> String {
+    format!("task {task}")
 }
 
 /// What the pod of a task said last.
 pub fn logs(submission: &Submission, task: usize) -> Option<String> {
-    let pod = pods(submission).ok()?.into_iter().rfind(|pod| pod.task == task)?;
+    let pod = look(submission).ok()?.pods.into_iter().rfind(|pod| pod.task == task)?;
     ask(&kubectl(submission, &["logs", &pod.name]), LIMIT).ok()
 }
 

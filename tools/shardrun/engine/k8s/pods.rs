@@ -1,6 +1,6 @@
 //! Pods as the API shows them.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 
 use super::manifest::INDEX;
@@ -35,30 +35,24 @@ impl Pod {
         let text = if self.message.ends_with(MORE) { stdout()? } else { self.message.clone() };
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
-}
 
-/// The pods in an answer of the API.
-pub fn parse(answer: &str, submission: &Submission) -> Result<Vec<Pod>> {
-    let answer: Value = serde_json::from_str(answer).context("kubectl: the answer is no JSON")?;
-    let items = answer["items"].as_array().cloned().unwrap_or_default();
-    Ok(items.iter().filter_map(|pod| parse_one(pod, submission)).collect())
-}
-
-fn parse_one(pod: &Value, submission: &Submission) -> Option<Pod> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let metadata = &pod["metadata"];
-    let index: usize = metadata["annotations"][INDEX].as_str()?.parse().ok()?;
-    // A plain Job's name is that of its slice with its number behind it.
-    let job = text(&metadata["labels"]["job-name"]);
-    let part = submission.parts.iter().find(|part| job == part.id || job == format!("{}-{index}", part.id))?;
-    let terminated = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
-    let reason = [&terminated["reason"], &pod["status"]["reason"]].into_iter().find_map(Value::as_str);
-    Some(Pod {
-        name: text(&metadata["name"]),
-        uid: text(&metadata["uid"]),
-        task: part.first + index,
-        phase: text(&pod["status"]["phase"]),
-        reason: reason.unwrap_or("failed").to_owned(),
-        message: text(&terminated["message"]),
-    })
+    /// A pod in an answer of the API; None where it is none of ours.
+    pub fn parse(pod: &Value, submission: &Submission) -> Option<Self> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let metadata = &pod["metadata"];
+        let index: usize = metadata["annotations"][INDEX].as_str()?.parse().ok()?;
+        // A plain Job's name is that of its slice with its number behind it.
+        let job = text(&metadata["labels"]["job-name"]);
+        let part = submission.parts.iter().find(|part| job == part.id || job == format!("{}-{index}", part.id))?;
+        let terminated = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
+        let reason = [&terminated["reason"], &pod["status"]["reason"]].into_iter().find_map(Value::as_str);
+        Some(Pod {
+            name: text(&metadata["name"]),
+            uid: text(&metadata["uid"]),
+            task: part.first + index,
+            phase: text(&pod["status"]["phase"]),
+            reason: reason.unwrap_or("failed").to_owned(),
+            message: text(&terminated["message"]),
+        })
+    }
 }

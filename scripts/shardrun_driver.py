@@ -1,0 +1,368 @@
+#!/usr/bin/env python3
+"""Runs the tasks of a shardrun submission on Spark or Ray, without barriers between them.
+
+    shardrun --on spark … and --on ray … call it; by hand:
+    spark-submit shardrun_driver.py spark SUBMISSION --run DIR --shardrun PATH
+    ray job submit -- python3 shardrun_driver.py ray SUBMISSION --run DIR --shardrun PATH
+
+Every task is handed to `shardrun item -` on a worker; its result lines come back with its end and go to `shardrun
+record DIR` at once. A task that could not work, or whose worker or node died, is repeated by the engine; when the engine
+gives up on it, its items are recorded as lost and the others go on. Works with any Spark master, `ray start` clusters,
+Ray Jobs and ray://, and in a program that has a session already: run_on_spark(context, …), run_on_ray(…).
+Needs pyspark or ray, nothing else; one file, for it is sent to the workers. The cluster is left as it was.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+Task = collections.namedtuple("Task", "stdin items")  # what `shardrun item -` reads; the numbers of its items
+
+
+class Interrupted(BaseException):
+    """INT or TERM; its argument is the number."""
+
+
+class Trouble(Exception):
+    """The engine, or a worker, could not work. A worker's has the result lines that there are as well."""
+
+
+# On a worker.
+
+
+def work(task, program):
+    """Result lines of a task; raises, so that the engine repeats it, when the worker could not work."""
+    program = program if os.access(program, os.X_OK) else shutil.which("shardrun") or program
+    # The other tools are installed beside it.
+    env = {**os.environ, "PATH": os.path.dirname(program) + os.pathsep + os.environ.get("PATH", "/usr/bin:/bin")}
+    lines, child = [], None
+    try:
+        # It ends with us: an engine that cancels a task may kill the worker alone.
+        words = [program, "item", "--parent", str(os.getpid()), "-"]
+        child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
+        lines = child.communicate(task.stdin)[0].splitlines()
+        if child.returncode in (0, 3):
+            return lines
+        trouble = f"{program} item ended with status {child.returncode} on {os.uname().nodename}"
+    except OSError as err:
+        trouble = f"{program}: {err.strerror} on {os.uname().nodename}"
+    finally:
+        if child and child.poll() is None:  # cancelled
+            child.terminate()
+            child.wait()
+    raise Trouble(trouble, lines)
+
+
+def lost(task, message, lines=()):
+    """Result lines for the items of a task that nobody could run, but those that have a line."""
+    result = {"state": "failed", "code": "lost", "message": message}
+    known = {json.loads(line)["item"] for line in lines}
+    return [json.dumps({"item": item, **result}) for item in task.items if item not in known]
+
+
+# Where the driver runs.
+
+
+def read_bundles(submission):
+    """The tasks of a submission, and how many items may fail (None: any number)."""
+    tasks, head = [], "{}"
+    for path in sorted(pathlib.Path(submission).glob("[0-9]*.jsonl")):
+        with path.open() as bundle:
+            head = next(bundle)
+            tasks.extend(Task(head + line, [item[0] for item in json.loads(line)]) for line in bundle)
+    return tasks, json.loads(head).get("max_failures")
+
+
+class Record:
+    """Takes result lines; counts the failed."""
+
+    def __init__(self, program, run, tasks, max_failures=None):
+        words = [program, "record", run]
+        self.child = subprocess.Popen(words, stdin=subprocess.PIPE, text=True, start_new_session=True)
+        self.left = {item for task in tasks for item in task.items}
+        self.failed, self.max_failures = 0, max_failures
+
+    def line(self, line):
+        result = json.loads(line)
+        self.left.discard(result["item"])
+        self.failed += result["state"] == "failed"
+        self.child.stdin.write(line + "\n")
+        self.child.stdin.flush()
+
+    def is_over(self):
+        """Whether more items have failed than may: nothing more is to begin."""
+        return self.max_failures is not None and self.failed > self.max_failures
+
+    def close(self):
+        self.child.stdin.close()
+        if self.child.wait() != 0:
+            raise Trouble(f"shardrun record ended with status {self.child.returncode}")
+
+
+# Spark: one job, a Spark task each.
+
+
+def run_on_spark(context, tasks, program, record):
+    """Runs tasks in a SparkContext; `record` takes their lines. Ends early after too many failures."""
+    from pyspark.accumulators import AccumulatorParam
+
+    group = f"shardrun-{os.getpid()}"
+    if __name__ != "__main__":
+        context.addPyFile(__file__)  # what is imported is not sent along
+
+    class Results(AccumulatorParam):
+        """An accumulator arrives once for each task that succeeded, as soon as it ends."""
+
+        def __init__(self, take=None):
+            self.take = take
+
+        def __reduce__(self):  # workers only gather
+            return Results, ()
+
+        def zero(self, value):
+            return []
+
+        def addInPlace(self, gathered, lines):
+            if self.take is None:
+                return gathered + lines
+            for line in lines:
+                self.take(line)
+            return []
+
+    def take(line):
+        record.line(line)
+        if record.is_over():
+            context.cancelJobGroup(group)
+
+    results = context.accumulator([], Results(take))
+    attempts = max_attempts(context)
+
+    def each(partition):
+        from pyspark import TaskContext
+
+        last = TaskContext.get().attemptNumber() + 1 >= attempts
+        for task in partition:
+            try:
+                results.add(work(task, program))
+            except Trouble as err:
+                # A job that gives up on one task would lose the others: the trouble itself is the last result.
+                if not last:
+                    raise
+                results.add(err.args[1] + lost(task, *err.args))
+
+    def job(tasks):
+        context.setJobGroup(group, "shardrun", interruptOnCancel=True)
+        while tasks:
+            try:
+                context.parallelize(tasks, len(tasks)).foreachPartition(each)
+                return
+            except Exception as err:
+                if record.is_over():
+                    return
+                tasks = give_up(tasks, str(err), record)
+
+    # In a thread of its own: the one that waits for a job cannot cancel it.
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        try:
+            thread.submit(job, tasks).result()
+        except Interrupted:
+            with contextlib.suppress(Exception):  # the signal may have ended Spark as well
+                context.cancelJobGroup(group)
+            raise
+
+
+def give_up(tasks, error, record):
+    """A task that took its executors down with it ends the job: it is lost, what is left starts anew."""
+    found = re.search(r"Task (\d+) in stage \S+ failed \d+ times[^\n]*", error)
+    if not found:
+        raise Trouble(error.strip().splitlines()[0])
+    for line in lost(tasks[int(found[1])], found[0]):
+        record.line(line)
+    return [task for task in tasks if not record.left.isdisjoint(task.items)]
+
+
+def max_attempts(context):
+    local = re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+))?\])?", context.master)
+    return int(local[1] or 1) if local else int(context.getConf().get("spark.task.maxFailures", "4"))
+
+
+@contextlib.contextmanager
+def spark(args):
+    """A context of ours, or the one of the session that is there, as a function that runs tasks."""
+    try:
+        from pyspark import SparkConf, SparkContext
+    except ImportError:
+        missing("pyspark", "--launcher spark-submit")
+    # Workers need the driver's Python version; theirs may be elsewhere, then the user sets this.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = SparkConf().setIfMissing("spark.app.name", "shardrun")
+    conf.setIfMissing("spark.log.level", "ERROR").setIfMissing("spark.ui.showConsoleProgress", "false")
+    for setting in args.settings:
+        conf.set(*setting.split("=", 1))
+    master = args.master or conf.get("spark.master", "local[*]")
+    if re.fullmatch(r"local(\[[^,]*\])?", master):
+        # Spark's local mode repeats nothing unless it is told to.
+        master = f"local[{args.j or '*'},{conf.get('spark.task.maxFailures', '4')}]"
+    elif args.j:
+        limit(conf, master, args.j)
+    context = SparkContext.getOrCreate(conf.setMaster(master))
+    try:
+        yield lambda *work: run_on_spark(context, *work)
+    finally:
+        with contextlib.suppress(Exception):
+            context.stop()
+
+
+def limit(conf, master, parallel):
+    """At most `parallel` tasks at once: whole executors on YARN and Kubernetes, cores elsewhere."""
+    if master.startswith(("yarn", "k8s")):
+        cores = int(conf.get("spark.executor.cores", "1"))
+        conf.set("spark.executor.instances", str(max(1, parallel // cores)))
+        conf.set("spark.dynamicAllocation.maxExecutors", str(max(1, parallel // cores)))
+    else:
+        conf.set("spark.cores.max", str(parallel))
+
+
+# Ray: a remote function each, as many at once as there is room for.
+
+RETRIES = 3  # by Ray, after the first attempt
+GROWTH = 10  # seconds between two looks at how large the cluster is
+
+
+def run_on_ray(tasks, program, record, parallel=0, options=None):
+    """Runs tasks on the Ray that is connected; `record` takes their lines. Ends early after too many failures."""
+    import ray
+
+    if __name__ != "__main__":
+        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # what is imported is not sent along
+    settings = {"num_cpus": 1, "scheduling_strategy": "SPREAD", "max_retries": RETRIES, "retry_exceptions": [Trouble]}
+    remote = ray.remote(work).options(**{**settings, **(options or {})})
+    program_ref = ray.put(program)
+    waiting, running, looked, most = iter(tasks), {}, 0, 0
+    try:
+        while True:
+            # Beyond what can run at once only enough to keep it busy: Ray holds all that is submitted in memory.
+            if time.monotonic() - looked > GROWTH:
+                looked, most = time.monotonic(), parallel or 2 * int(ray.cluster_resources().get("CPU", 1)) + 16
+            if not record.is_over():
+                room = itertools.islice(waiting, most - len(running))
+                running.update((remote.remote(task, program_ref), task) for task in room)
+            if not running:
+                return
+            ready, _ = ray.wait(list(running), num_returns=1)
+            more, _ = ray.wait(list(running), num_returns=len(running), timeout=0)
+            for reference in {*ready, *more}:
+                for line in lines_of(ray, reference, running.pop(reference)):
+                    record.line(line)
+    except Interrupted:
+        for reference in running:
+            ray.cancel(reference, recursive=False)
+        ray.wait(list(running), num_returns=len(running), timeout=10)
+        raise
+
+
+def lines_of(ray, reference, task):
+    """The result lines of a task that has ended, one way or the other."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as err:
+        trouble, lines = err.cause.args if isinstance(err.cause, Trouble) else (str(err.cause), [])
+        return lines + lost(task, trouble, lines)
+    except ray.exceptions.RayError as err:  # its worker or its node died, and again
+        return lost(task, f"{type(err).__name__}: {str(err).strip().splitlines()[0]}")
+
+
+@contextlib.contextmanager
+def ray(args):
+    """A connection of ours, or the one that a program has already, as a function that runs tasks."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError:
+        missing("ray", "--launcher with a Python that has it")
+    ours = not ray.is_initialized()
+    try:
+        if ours:
+            ray.init(address=args.address, log_to_driver=False, logging_level="ERROR")
+        yield lambda *work: run_on_ray(*work, args.j, dict(map(option, args.settings)))
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def option(word):
+    """NAME=VALUE, the value as JSON: num_cpus=2, resources={"disk": 1}; other texts as they are."""
+    name, _, value = word.partition("=")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+# The command line.
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("engine", choices=["spark", "ray"], help="what runs them")
+    parser.add_argument("submission", help="folder of bundles")
+    words = "Spark configuration, options of Ray's remote function"
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help=words)
+    parser.add_argument("--run", required=True, metavar="DIR", help="the run's folder")
+    parser.add_argument("--shardrun", default="shardrun", metavar="PATH", help="the program on the workers")
+    parser.add_argument("-j", type=int, default=0, metavar="N", help="tasks at once (0: all that have room)")
+    parser.add_argument("--master", metavar="URL", help="Spark master (default: spark-submit's, else local)")
+    parser.add_argument("--address", metavar="ADDRESS", help="of Ray (default: RAY_ADDRESS, else a local Ray)")
+    return parser.parse_args()
+
+
+def main():
+    args = arguments()
+    heed_signals()
+    program = shutil.which(args.shardrun) or args.shardrun
+    try:
+        tasks, max_failures = read_bundles(args.submission)
+        with {"spark": spark, "ray": ray}[args.engine](args) as run:
+            heed_signals()  # the engine has set its own
+            record = Record(program, args.run, tasks, max_failures)
+            try:
+                run(tasks, program, record)
+            finally:
+                record.close()
+        return 0
+    except Interrupted as number:
+        return 128 + number.args[0]
+    except (Trouble, OSError, ValueError, RuntimeError) as err:
+        print(f"shardrun {args.engine}: {str(err).strip().splitlines()[0]}", file=sys.stderr)
+        return 1
+
+
+def missing(package, otherwise):
+    print(f"shardrun: {sys.executable} has no {package}: pip install {package}, or {otherwise}", file=sys.stderr)
+    sys.exit(4)
+
+
+def heed_signals():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
+
+
+def interrupt(number, _frame):
+    for other in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(other, signal.SIG_IGN)
+    raise Interrupted(number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
