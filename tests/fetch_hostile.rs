@@ -1,14 +1,15 @@
 //! fetch among enemies: each ends in its code, and the run ends.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::Ipv4Addr;
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::support::web::{Asked, Web, Wire, name_server, reply};
-use crate::support::{bash, dir};
+use crate::support::{bash, dir, members, run};
 
 const JPEG: &[u8] = b"\xff\xd8\xff\xe0 a small picture";
 
@@ -184,6 +185,26 @@ fn names_that_do_not_exist_and_ten_thousand_dead_hosts_end_in_their_codes() {
     let mut counts = BTreeMap::<&str, usize>::new();
     codes.values().for_each(|code| *counts.entry(code).or_default() += 1);
     assert_eq!(counts, BTreeMap::from([("connect", 10_000), ("dns", 2)]));
+}
+
+#[test]
+fn a_reader_that_does_not_read_stops_the_requests() {
+    for order in ["", "--unordered"] {
+        let body = vec![7; 1 << 20];
+        let web = Web::start(move |_, wire| reply(wire, "200 OK", "", &body));
+        let rows: String = (0..200).map(|i| format!("{}/{i}\n", web.url)).collect();
+        let flags = ["--allow-private", "--window-bytes", "4M", "--per-host", "4", order];
+        let mut command = run("fetch", flags.into_iter().filter(|flag| !flag.is_empty())).into_command();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(rows.as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_secs(2));
+        let asked = web.seen().len();
+        assert!((4..=16).contains(&asked), "{asked} requests of 200 {order}");
+        let mut archive = Vec::new();
+        child.stdout.take().unwrap().read_to_end(&mut archive).unwrap();
+        assert!(child.wait().unwrap().success());
+        assert_eq!(members(&archive).len(), 400);
+    }
 }
 
 #[test]

@@ -251,8 +251,8 @@ class Dataset:
     def fetch(self):
         flags = self.flags
         words = ["fetch", "-j", str(self.requests()), "--unordered", "--pass-failed"]
-        # A tenth of what img2dataset holds: the rest of the pipe is the bottleneck, and waiting bodies help nobody.
-        words += ["--window-bytes", f"{max(48, 24 * flags['processes_count'])}M"]
+        # The rest of the pipe is the bottleneck, and waiting bodies help nobody.
+        words += ["--window-bytes", f"{max(24, 12 * flags['processes_count'])}M"]
         words += ["--retries", str(flags["retries"]), "--max-redirects", "10", "--ext", self.fetched_field(), *self.times()]
         words += ["--insecure"] if flags["ignore_ssl_certificate"] else []
         words += ["--allow-private"] if flags["allow_private"] else []

@@ -89,6 +89,11 @@ impl Job {
         (mixed >> 40) as f64 / f64::from(1 << 24)
     }
 
+    /// The row is done and only has to be written.
+    pub fn leave(&mut self) {
+        self.held.leave();
+    }
+
     /// Lets go of what a failed row had fetched.
     pub fn drop_files(&mut self) {
         self.files.clear();

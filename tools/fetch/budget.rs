@@ -1,23 +1,28 @@
 //! The bytes that all rows together may hold. A row that finds no room stops reading its
-//! connection until another has been written; the oldest row never waits, so the run goes on.
+//! connection until another has been written. When none is on its way out, all wait for the oldest row, which then
+//! takes more than there is, so that the run goes on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// A number of bytes shared by all rows.
 pub struct Budget {
     limit: u64,
     used: AtomicU64,
     oldest: AtomicU64,
+    /// Rows that only have to be written.
+    leaving: AtomicU64,
     moved: Notify,
 }
 
 impl Budget {
     /// Room for `limit` bytes, and those of the oldest row.
     pub fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Budget { limit, used: AtomicU64::new(0), oldest: AtomicU64::new(0), moved: Notify::new() })
+        let [used, oldest, leaving] = [0, 0, 0].map(AtomicU64::new);
+        Arc::new(Budget { limit, used, oldest, leaving, moved: Notify::new() })
     }
 
     /// Names the oldest row that is not done.
@@ -32,8 +37,19 @@ impl Budget {
         self.used.load(Ordering::SeqCst) >= self.limit
     }
 
+    /// Whether all room is taken by rows that wait for others.
+    pub fn is_stuck(&self) -> bool {
+        self.is_full() && self.leaving.load(Ordering::SeqCst) == 0
+    }
+
+    /// Waits until something has changed since the call.
+    pub fn change(&self) -> Notified<'_> {
+        self.moved.notified()
+    }
+
     fn try_take(&self, row: u64, bytes: u64) -> bool {
-        let may_overdraw = row == self.oldest.load(Ordering::SeqCst);
+        let is_oldest = row == self.oldest.load(Ordering::SeqCst);
+        let may_overdraw = is_oldest && self.leaving.load(Ordering::SeqCst) == 0;
         let room = |used: u64| (may_overdraw || used + bytes <= self.limit).then_some(used + bytes);
         self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, room).is_ok()
     }
@@ -44,6 +60,12 @@ impl Budget {
             self.moved.notify_waiters();
         }
     }
+
+    fn left(&self) {
+        if self.leaving.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.moved.notify_waiters();
+        }
+    }
 }
 
 /// What one row holds of the budget; given back when dropped.
@@ -51,12 +73,13 @@ pub struct Held {
     budget: Arc<Budget>,
     row: u64,
     bytes: u64,
+    is_leaving: bool,
 }
 
 impl Held {
     /// Nothing yet.
     pub fn new(budget: &Arc<Budget>, row: u64) -> Self {
-        Held { budget: Arc::clone(budget), row, bytes: 0 }
+        Held { budget: Arc::clone(budget), row, bytes: 0, is_leaving: false }
     }
 
     /// Takes room if there is some.
@@ -79,6 +102,13 @@ impl Held {
         }
     }
 
+    /// The row is done and only has to be written.
+    pub fn leave(&mut self) {
+        if !std::mem::replace(&mut self.is_leaving, true) {
+            self.budget.leaving.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
     /// How much is held.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -95,5 +125,8 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.shrink_to(0);
+        if self.is_leaving {
+            self.budget.left();
+        }
     }
 }

@@ -112,7 +112,10 @@ impl Scheduler {
     async fn run(mut self, mut rows: mpsc::Receiver<Vec<Row>>, done: mpsc::Sender<Vec<Done>>) -> Result<(), Panicked> {
         let mut has_more = true;
         let mut interrupted = self.interrupt.clone();
+        let budget = Arc::clone(&self.budget);
         while has_more || !self.unfinished.is_empty() || !self.out.is_empty() {
+            let mut change = std::pin::pin!(budget.change());
+            change.as_mut().enable();
             self.start(Instant::now());
             let has_room = self.unfinished.len() + self.ready.len() + self.out.len() < self.plan.window;
             let wakes_at = self.wakes_at();
@@ -131,6 +134,8 @@ impl Scheduler {
                     Ok(permit) => permit.send(std::mem::take(&mut self.out).into()),
                     Err(_) => return Ok(()),
                 },
+                // Rows that have been written make room for others.
+                () = change, if self.budget.is_full() => {}
                 () = sleep_until(wakes_at.unwrap_or_else(Instant::now)), if wakes_at.is_some() => {}
             }
         }
@@ -192,12 +197,12 @@ impl Scheduler {
         self.start_oldest();
     }
 
-    /// With no room left, rows may wait for bytes that only the oldest row can free.
+    /// With no room left and nothing on its way out, rows wait for bytes that only the oldest row can free.
     fn start_oldest(&mut self) {
         let Some((&oldest, &is_running)) = self.unfinished.first_key_value() else { return };
         self.budget.set_oldest(oldest);
         if !is_running
-            && self.budget.is_full()
+            && self.budget.is_stuck()
             && let Some(job) = self.hosts.force(|job| job.row.index == oldest)
         {
             self.spawn(job);
@@ -249,14 +254,19 @@ impl Scheduler {
         self.unfinished.remove(&index);
         let result = Done { job, failure };
         if self.plan.unordered {
-            self.out.push_back(result);
+            self.send(result);
             return;
         }
         self.ready.insert(index, result);
         while let Some(result) = self.ready.remove(&self.next) {
-            self.out.push_back(result);
+            self.send(result);
             self.next += 1;
         }
+    }
+
+    fn send(&mut self, mut result: Done) {
+        result.job.leave();
+        self.out.push_back(result);
     }
 
     /// Hands out everything that is not done as interrupted, in the order of the rows.
