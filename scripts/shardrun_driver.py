@@ -48,9 +48,11 @@ def work(task, program):
     env = {**os.environ, "PATH": os.path.dirname(program) + os.pathsep + os.environ.get("PATH", "/usr/bin:/bin")}
     lines, child = [], None
     try:
-        # It ends with us: an engine that cancels a task may kill the worker alone.
+        # It ends with us: an engine that cancels a task may kill the worker alone. Not by the KILL that Ray sends
+        # to all of the worker's group, which would leave it no time to end what it has started.
         words = [program, "item", "--parent", str(os.getpid()), "-"]
-        child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        child = subprocess.Popen(words, **pipes, env=env, start_new_session=True)
         lines = child.communicate(task.stdin)[0].splitlines()
         if child.returncode in (0, 3):
             return lines
