@@ -66,6 +66,8 @@ class Dataset:
     reserved = ("key", "caption", "url", "status", "error_message")
     processed, noun = "resize", "img"
     inputs = TABLES
+    # MB of bodies that are held, at least and for each process.
+    window = (48, 24)
 
     def prepare(self):
         """Makes flags of what is not one, before they are looked at."""
@@ -251,8 +253,8 @@ class Dataset:
     def fetch(self):
         flags = self.flags
         words = ["fetch", "-j", str(self.requests()), "--unordered", "--pass-failed"]
-        # The rest of the pipe is the bottleneck, and waiting bodies help nobody.
-        words += ["--window-bytes", f"{max(24, 12 * flags['processes_count'])}M"]
+        least, each = self.window
+        words += ["--window-bytes", f"{max(least, each * flags['processes_count'])}M"]
         words += ["--retries", str(flags["retries"]), "--max-redirects", "10", "--ext", self.fetched_field(), *self.times()]
         words += ["--insecure"] if flags["ignore_ssl_certificate"] else []
         words += ["--allow-private"] if flags["allow_private"] else []
