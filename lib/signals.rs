@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
@@ -103,14 +103,37 @@ pub fn end_group(leader: u32, signal: Signal) {
     }
 }
 
+/// Whether a process group has members. The kernel does not give its number out before it has none.
+pub fn has_members(leader: u32) -> bool {
+    let Some(group) = Pid::from_raw(leader as i32) else { return false };
+    let is_there = || test_kill_process_group(group).is_ok();
+    if !is_there() {
+        return false;
+    }
+    while let Ok(Some(_)) = waitpgid(group, WaitOptions::NOHANG) {}
+    is_there()
+}
+
+/// How long children may take to clean up after themselves.
+static PATIENCE: Mutex<Duration> = Mutex::new(Duration::from_secs(1));
+
+fn patience() -> MutexGuard<'static, Duration> {
+    PATIENCE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives children longer than a second to clean up, for a tool whose children are tools that have children.
+pub fn be_patient(time: Duration) {
+    *patience() = time;
+}
+
 /// Whether the process is on its way out: children are being ended, paths removed. A thread that
 /// sees this starts nothing new.
 pub fn is_ending() -> bool {
     guarded().ending
 }
 
-/// Ends every guarded child, removes every guarded path and aborts every upload, for a run that fails while other
-/// threads are at work. Nothing may be started afterwards.
+/// Ends every guarded child, removes every guarded path and aborts every upload. `cli::main` calls it for a run that
+/// fails, while other threads may still be at work. Nothing may be started afterwards.
 pub fn clean_up() {
     let (groups, paths) = {
         let mut guarded = guarded();
@@ -120,8 +143,9 @@ pub fn clean_up() {
     for &leader in &groups {
         end_group(leader as u32, Signal::TERM);
     }
-    if !groups.is_empty() {
-        std::thread::sleep(Duration::from_millis(100)); // time to clean up after themselves
+    let until = Instant::now() + *patience();
+    while groups.iter().any(|&leader| has_members(leader as u32)) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
     }
     for &leader in &groups {
         end_group(leader as u32, Signal::KILL);

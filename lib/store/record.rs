@@ -15,6 +15,8 @@ use crate::sink;
 
 const PREFIX: &str = ".tarpipe-";
 const SUFFIX: &str = ".upload";
+/// Until it is locked and whole.
+const UNSEEN: &str = ".new";
 
 /// The record of a live upload.
 pub(super) struct Record {
@@ -26,7 +28,7 @@ impl Record {
     /// None where there is no room for it: an upload does not fail for that.
     pub(super) fn write(name: &str, id: &str) -> Option<Self> {
         let path = std::env::temp_dir().join(format!("{PREFIX}{}{SUFFIX}", sink::unique()));
-        let unseen = path.with_extension("new"); // until it is locked and whole
+        let unseen = path.with_extension(&UNSEEN[1..]);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unseen).ok()?;
         _ = file.try_lock();
         let text = json!({ "name": name, "id": id, "at": address() }).to_string();
@@ -50,8 +52,11 @@ pub(super) fn abort_abandoned() {
         for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let ours = format!("{PREFIX}{}-", sink::host());
-            if name.to_str().is_some_and(|name| name.starts_with(&ours) && name.ends_with(SUFFIX)) {
+            let Some(name) = name.to_str().filter(|name| name.starts_with(&ours)) else { continue };
+            if name.ends_with(SUFFIX) {
                 _ = abort_one(&entry.path());
+            } else if name.ends_with(UNSEEN) {
+                _ = abandoned(&entry.path()).and_then(|_| fs::remove_file(entry.path()).ok());
             }
         }
     });
@@ -59,11 +64,7 @@ pub(super) fn abort_abandoned() {
 
 /// None when the record is another user's, belongs to a live run, or cannot be acted on.
 fn abort_one(path: &Path) -> Option<()> {
-    let mut file = File::open(path).ok()?;
-    let found = file.metadata().ok()?;
-    if found.uid() != rustix::process::geteuid().as_raw() || file.try_lock().is_err() {
-        return None;
-    }
+    let mut file = abandoned(path)?;
     let mut text = String::new();
     file.read_to_string(&mut text).ok()?;
     let record: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -75,6 +76,13 @@ fn abort_one(path: &Path) -> Option<()> {
         Err(_) => None,
         Ok(()) => fs::remove_file(path).ok(),
     }
+}
+
+/// A file of ours whose writer is dead.
+fn abandoned(path: &Path) -> Option<File> {
+    let file = File::open(path).ok()?;
+    let is_ours = file.metadata().ok()?.uid() == rustix::process::geteuid().as_raw();
+    (is_ours && file.try_lock().is_ok()).then_some(file)
 }
 
 /// What makes two stores with buckets of one name different.

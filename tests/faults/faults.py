@@ -42,8 +42,10 @@ def point(case, tools):
 
 
 def make_kill(case):
+    """What a killed shardrun has started goes on for a while, and so its garbage is not yet garbage."""
     tool, at, text = point(case, case.tools)
-    return Disturbance(f"kill {text}", {"FAULT_AT": at, "FAULT_DO": "kill"}, victims=[tool], ended=[tool])
+    victims = case.tools if case.pipeline.inner else [tool]
+    return Disturbance(f"kill {text}", {"FAULT_AT": at, "FAULT_DO": "kill"}, victims=victims, ended=[tool])
 
 
 def make_killall(case):
