@@ -34,9 +34,6 @@ impl Scratch {
         let place = fs::canonicalize(place.map_or_else(best_place, Path::to_owned)).context("--tmpdir")?;
         remove_garbage(&place);
         let path = create_in(&place, keep)?;
-        if !keep {
-            signals::guard_path(&path);
-        }
         let handle = File::open(&path).with_context(|| path.display().to_string())?;
         // Says that we live. A process of that number on this host says it too.
         _ = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive);
@@ -75,7 +72,8 @@ fn create_in(place: &Path, keep: bool) -> Result<PathBuf> {
     let mut number = 0;
     loop {
         let path = place.join(format!("{}-{kind}{}-{}-{number}", messages::tool(), host(), std::process::id()));
-        match fs::DirBuilder::new().mode(0o700).create(&path) {
+        let create = || fs::DirBuilder::new().mode(0o700).create(&path);
+        match if keep { create() } else { signals::create_guarded(&path, create) } {
             Ok(()) => return Ok(path),
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => number += 1,
             Err(err) => return Err(err).with_context(|| path.display().to_string()),

@@ -2,6 +2,7 @@
 //! the signal, so that a shell sees 128+N and stops its loop.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -34,7 +35,7 @@ fn guarded() -> MutexGuard<'static, Guarded> {
 static RECEIVED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Starts to listen. Called once, by `cli::main`.
-pub fn listen() -> std::io::Result<()> {
+pub fn listen() -> io::Result<()> {
     for signal in SIGNALS {
         signal_hook::flag::register(signal, Arc::clone(&RECEIVED))?;
     }
@@ -71,10 +72,19 @@ pub fn before_end(hook: impl FnOnce(i32) + Send + 'static) {
     *HOOK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
 }
 
-/// A temporary file or directory, removed when a signal ends the process. On every other way
-/// out its owner removes it.
-pub fn guard_path(path: &Path) {
-    guarded().paths.insert(path.to_owned());
+/// Creates a temporary file or directory, removed when a signal ends the process. On every other way
+/// out its owner removes it. Does not return once the process is on its way out: nobody would remove it then.
+pub fn create_guarded<T>(path: &Path, create: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let mut guarded = guarded();
+    if guarded.ending {
+        drop(guarded);
+        loop {
+            std::thread::park();
+        }
+    }
+    let created = create()?;
+    guarded.paths.insert(path.to_owned());
+    Ok(created)
 }
 
 /// The path was removed or renamed.
@@ -159,7 +169,9 @@ pub fn clean_up() {
 /// something into it, so it is tried more than once.
 fn remove(path: &Path) {
     for _ in 0..20 {
-        let removed = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir_all(path));
+        // An empty directory goes without a descriptor, of which there may be none left.
+        let removed = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir(path));
+        let removed = removed.or_else(|_| std::fs::remove_dir_all(path));
         if removed.is_ok() || std::fs::symlink_metadata(path).is_err() {
             return;
         }

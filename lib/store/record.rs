@@ -53,10 +53,8 @@ pub(super) fn abort_abandoned() {
             let name = entry.file_name();
             let ours = format!("{PREFIX}{}-", sink::host());
             let Some(name) = name.to_str().filter(|name| name.starts_with(&ours)) else { continue };
-            if name.ends_with(SUFFIX) {
+            if name.ends_with(SUFFIX) || name.ends_with(UNSEEN) {
                 _ = abort_one(&entry.path());
-            } else if name.ends_with(UNSEEN) {
-                _ = abandoned(&entry.path()).and_then(|_| fs::remove_file(entry.path()).ok());
             }
         }
     });
@@ -64,10 +62,16 @@ pub(super) fn abort_abandoned() {
 
 /// None when the record is another user's, belongs to a live run, or cannot be acted on.
 fn abort_one(path: &Path) -> Option<()> {
-    let mut file = abandoned(path)?;
+    let mut file = File::open(path).ok()?;
+    let found = file.metadata().ok()?;
+    if found.uid() != rustix::process::geteuid().as_raw() || file.try_lock().is_err() {
+        return None;
+    }
     let mut text = String::new();
     file.read_to_string(&mut text).ok()?;
-    let record: Value = serde_json::from_str(&text).unwrap_or_default();
+    let Ok(record) = serde_json::from_str::<Value>(&text) else {
+        return fs::remove_file(path).ok(); // its writer died while it wrote
+    };
     let (name, id) = (record["name"].as_str()?, record["id"].as_str()?);
     if record["at"] != json!(address()) {
         return None;
@@ -76,13 +80,6 @@ fn abort_one(path: &Path) -> Option<()> {
         Err(_) => None,
         Ok(()) => fs::remove_file(path).ok(),
     }
-}
-
-/// A file of ours whose writer is dead.
-fn abandoned(path: &Path) -> Option<File> {
-    let file = File::open(path).ok()?;
-    let is_ours = file.metadata().ok()?.uid() == rustix::process::geteuid().as_raw();
-    (is_ours && file.try_lock().is_ok()).then_some(file)
 }
 
 /// What makes two stores with buckets of one name different.

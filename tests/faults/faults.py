@@ -21,6 +21,7 @@ class Disturbance:
     small_tmp: bool = False  # temporary files are on it too
     network: dict = field(default_factory=dict)
     user: int = None
+    harmless: bool = False  # the run must end as if nothing had happened
     seconds: float = 0.0  # that it takes by itself
 
 
@@ -82,7 +83,7 @@ def make_disk(case):
 
 def make_short(case):
     seed, permille = case.rng.randrange(1 << 32), case.rng.choice([10, 100, 400, 800])
-    return Disturbance(f"{permille} of 1000 calls short", {"FAULT_SHORT": f"{seed}:{permille}"})
+    return Disturbance(f"{permille} of 1000 calls short", {"FAULT_SHORT": f"{seed}:{permille}"}, harmless=True)
 
 
 def make_fds(case):

@@ -87,6 +87,8 @@ def judge(case, ended):
     rows_cut = any(tool in case.pipeline.rows for tool in case.disturbance.ended)
     if strange and not said and not rows_cut:
         problems.append(f"other bytes than in an undisturbed run: {', '.join(strange)}")
+    if case.disturbance.harmless:
+        problems.append(f"this should have done no harm: {' '.join(ended.said.values())[-500:]}")
     if ended.status:
         return problems, "failed"
     problems += missing(case, ended, contents, said)

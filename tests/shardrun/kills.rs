@@ -98,7 +98,7 @@ fn the_stages_of_a_pipeline_have_time_to_clean_up() {
     let folder = dir();
     let path = folder.path();
     // The output is full at the first byte.
-    shardrun(path, ["--run", "r", "-n", "1", "-o", "/dev/full", SLOW_TO_END]).done().status(3);
+    shardrun(path, ["--run", "r", "-n", "1", "--redo", "-o", "/dev/full", SLOW_TO_END]).done().status(3);
     assert!(path.join("cleaned").exists(), "after an output that failed");
     for name in ["at", "cleaned"] {
         std::fs::remove_file(path.join(name)).unwrap();

@@ -157,7 +157,10 @@ impl Running {
         let Some(group) = Pid::from_raw(self.process.id() as i32) else { return };
         let until = Instant::now() + grace;
         // A leader that nobody has waited for would count as a member.
-        while { _ = self.process.try_wait(); test_kill_process_group(group).is_ok() } {
+        while {
+            _ = self.process.try_wait();
+            test_kill_process_group(group).is_ok()
+        } {
             if Instant::now() >= until {
                 signals::end_group(self.process.id(), Signal::KILL);
                 return;
