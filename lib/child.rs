@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::failure::Failure;
 use crate::signals;
@@ -17,16 +17,37 @@ use crate::signals;
 /// Between the request to end and the end by force.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Starts a command in a process group of its own, which a signal to us ends too.
-pub fn spawn(command: &mut Command) -> io::Result<Child> {
-    let child = command.process_group(0).spawn()?;
+/// How long we wait for a free process, and how often we look.
+const PATIENCE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(50));
+
+/// Starts a command in a process group of its own, which a signal to us ends too. The descriptor becomes
+/// readable when the command ends.
+pub fn spawn(command: &mut Command) -> io::Result<(Child, OwnedFd)> {
+    let mut child = spawn_patiently(command.process_group(0))?;
     signals::guard_group(child.id());
-    Ok(child)
+    match rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+        Ok(exit) => Ok((child, exit)),
+        Err(err) => {
+            signals::end_group(child.id(), Signal::KILL);
+            _ = child.wait();
+            signals::release_group(child.id());
+            Err(err.into())
+        }
+    }
 }
 
-/// A descriptor that becomes readable when the child ends.
-pub fn watch(child: &Child) -> io::Result<OwnedFd> {
-    Ok(rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty())?)
+/// Others' processes end: one that cannot be started now may be in a moment.
+fn spawn_patiently(command: &mut Command) -> io::Result<Child> {
+    let until = Instant::now() + PATIENCE.0;
+    loop {
+        match command.spawn() {
+            Err(err) if err.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
+                wait_if_ending();
+                std::thread::sleep(PATIENCE.1);
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Which of the things waited for have happened; none of them when the time is over.
@@ -103,10 +124,10 @@ pub fn adopt_orphans() {
 /// when that was needed.
 pub fn settle(leader: u32, grace: Duration) -> bool {
     let until = Instant::now() + grace;
-    let mut left = has_members(leader);
+    let mut left = signals::has_members(leader);
     while left && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));
-        left = has_members(leader);
+        left = signals::has_members(leader);
     }
     if left {
         signals::end_group(leader, Signal::KILL);
@@ -114,17 +135,6 @@ pub fn settle(leader: u32, grace: Duration) -> bool {
     signals::release_group(leader);
     wait_if_ending();
     left
-}
-
-/// Whether a process group has members. The kernel does not give its number out before it has none.
-fn has_members(leader: u32) -> bool {
-    let Some(group) = Pid::from_raw(leader as i32) else { return false };
-    let is_there = || rustix::process::test_kill_process_group(group).is_ok();
-    if !is_there() {
-        return false;
-    }
-    while let Ok(Some(_)) = rustix::process::waitpgid(group, WaitOptions::NOHANG) {}
-    is_there()
 }
 
 /// When the process is on its way out, a thread that works on samples goes no further.

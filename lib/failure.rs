@@ -6,6 +6,8 @@ use std::process::ExitStatus;
 use crate::process;
 use rustix::io::Errno;
 
+const EXHAUSTED: &str = "exhausted";
+
 /// A stable reason code and the reason in words.
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -26,6 +28,7 @@ impl Failure {
             Errno::NOSPC | Errno::DQUOT => "disk_full",
             Errno::ACCESS | Errno::PERM => "unreadable",
             Errno::NAMETOOLONG => "bad_name",
+            Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE => EXHAUSTED,
             _ => "system",
         };
         Failure::new(code, format!("cannot {doing}: {err}"))
@@ -42,6 +45,12 @@ impl Failure {
     /// The reason in words.
     pub fn what(&self) -> &str {
         &self.what
+    }
+
+    /// Whether this machine has run out of processes, descriptors or memory. No sample is to blame for that, and the
+    /// next one would fail as well: the run ends.
+    pub fn blames_machine(&self) -> bool {
+        self.code == EXHAUSTED
     }
 
     /// Whether the command itself said that it failed, which `--on-error ignore` passes over.

@@ -34,10 +34,7 @@ impl Scratch {
         let place = fs::canonicalize(place.map_or_else(best_place, Path::to_owned)).context("--tmpdir")?;
         remove_garbage(&place);
         let path = create_in(&place, keep)?;
-        if !keep {
-            signals::guard_path(&path);
-        }
-        let handle = File::open(&path)?;
+        let handle = File::open(&path).with_context(|| path.display().to_string())?;
         // Says that we live. A process of that number on this host says it too.
         _ = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive);
         Ok(Scratch { path, handle, keep })
@@ -75,7 +72,8 @@ fn create_in(place: &Path, keep: bool) -> Result<PathBuf> {
     let mut number = 0;
     loop {
         let path = place.join(format!("{}-{kind}{}-{}-{number}", messages::tool(), host(), std::process::id()));
-        match fs::DirBuilder::new().mode(0o700).create(&path) {
+        let create = || fs::DirBuilder::new().mode(0o700).create(&path);
+        match if keep { create() } else { signals::create_guarded(&path, create) } {
             Ok(()) => return Ok(path),
             Err(err) if err.kind() == io::ErrorKind::AlreadyExists => number += 1,
             Err(err) => return Err(err).with_context(|| path.display().to_string()),
@@ -137,7 +135,15 @@ fn is_dead(pid: i32) -> bool {
     if pid as u32 == std::process::id() {
         return true; // whoever had our number before
     }
-    Pid::from_raw(pid).is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+    let is_gone =
+        |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH) || has_ended(pid.as_raw_pid());
+    Pid::from_raw(pid).is_some_and(is_gone)
+}
+
+/// Whether only its parent has not taken notice yet, which in a container may be never.
+fn has_ended(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|state| state.starts_with(['Z', 'X']))
 }
 
 /// Ours, and not locked: containers share a host name and a tmpfs, but not process numbers.

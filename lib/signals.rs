@@ -2,12 +2,13 @@
 //! the signal, so that a shell sees 128+N and stops its loop.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
@@ -34,7 +35,7 @@ fn guarded() -> MutexGuard<'static, Guarded> {
 static RECEIVED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Starts to listen. Called once, by `cli::main`.
-pub fn listen() -> std::io::Result<()> {
+pub fn listen() -> io::Result<()> {
     for signal in SIGNALS {
         signal_hook::flag::register(signal, Arc::clone(&RECEIVED))?;
     }
@@ -71,10 +72,19 @@ pub fn before_end(hook: impl FnOnce(i32) + Send + 'static) {
     *HOOK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
 }
 
-/// A temporary file or directory, removed when a signal ends the process. On every other way
-/// out its owner removes it.
-pub fn guard_path(path: &Path) {
-    guarded().paths.insert(path.to_owned());
+/// Creates a temporary file or directory, removed when a signal ends the process. On every other way
+/// out its owner removes it. Does not return once the process is on its way out: nobody would remove it then.
+pub fn create_guarded<T>(path: &Path, create: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let mut guarded = guarded();
+    if guarded.ending {
+        drop(guarded);
+        loop {
+            std::thread::park();
+        }
+    }
+    let created = create()?;
+    guarded.paths.insert(path.to_owned());
+    Ok(created)
 }
 
 /// The path was removed or renamed.
@@ -103,14 +113,37 @@ pub fn end_group(leader: u32, signal: Signal) {
     }
 }
 
+/// Whether a process group has members. The kernel does not give its number out before it has none.
+pub fn has_members(leader: u32) -> bool {
+    let Some(group) = Pid::from_raw(leader as i32) else { return false };
+    let is_there = || test_kill_process_group(group).is_ok();
+    if !is_there() {
+        return false;
+    }
+    while let Ok(Some(_)) = waitpgid(group, WaitOptions::NOHANG) {}
+    is_there()
+}
+
+/// How long children may take to clean up after themselves.
+static PATIENCE: Mutex<Duration> = Mutex::new(Duration::from_secs(1));
+
+fn patience() -> MutexGuard<'static, Duration> {
+    PATIENCE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives children longer than a second to clean up, for a tool whose children are tools that have children.
+pub fn be_patient(time: Duration) {
+    *patience() = time;
+}
+
 /// Whether the process is on its way out: children are being ended, paths removed. A thread that
 /// sees this starts nothing new.
 pub fn is_ending() -> bool {
     guarded().ending
 }
 
-/// Ends every guarded child, removes every guarded path and aborts every upload, for a run that fails while other
-/// threads are at work. Nothing may be started afterwards.
+/// Ends every guarded child, removes every guarded path and aborts every upload. `cli::main` calls it for a run that
+/// fails, while other threads may still be at work. Nothing may be started afterwards.
 pub fn clean_up() {
     let (groups, paths) = {
         let mut guarded = guarded();
@@ -120,8 +153,9 @@ pub fn clean_up() {
     for &leader in &groups {
         end_group(leader as u32, Signal::TERM);
     }
-    if !groups.is_empty() {
-        std::thread::sleep(Duration::from_millis(100)); // time to clean up after themselves
+    let until = Instant::now() + *patience();
+    while groups.iter().any(|&leader| has_members(leader as u32)) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
     }
     for &leader in &groups {
         end_group(leader as u32, Signal::KILL);
@@ -135,7 +169,9 @@ pub fn clean_up() {
 /// something into it, so it is tried more than once.
 fn remove(path: &Path) {
     for _ in 0..20 {
-        let removed = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir_all(path));
+        // An empty directory goes without a descriptor, of which there may be none left.
+        let removed = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir(path));
+        let removed = removed.or_else(|_| std::fs::remove_dir_all(path));
         if removed.is_ok() || std::fs::symlink_metadata(path).is_err() {
             return;
         }

@@ -119,7 +119,7 @@ fn idle_connections_make_room_for_others() {
     let rows: String = (0..120).map(|i| format!("{}/{i}\n", webs[i % webs.len()].url)).collect();
     let folder = dir();
     std::fs::write(folder.path().join("rows"), rows).unwrap();
-    // 128 of these are for other files.
-    let limited = format!("ulimit -n 148; fetch -j 64 --allow-private {}", folder.path().join("rows").display());
+    // Half of these are for other files.
+    let limited = format!("ulimit -n 64; fetch -j 64 --allow-private {}", folder.path().join("rows").display());
     assert_eq!(bodies(&bash(&limited).env("no_proxy", "*").ok()).len(), 120);
 }

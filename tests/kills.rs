@@ -61,6 +61,23 @@ fn int_and_term_leave_nothing_and_exit_as_killed() {
     }
 }
 
+/// A thread that opens the next shard while another one cleans up must not leave it there.
+#[test]
+fn term_leaves_nothing_whenever_it_comes() {
+    let folder = dir();
+    std::fs::write(folder.path().join("in.tar"), Archive::of_samples(2000).whole()).unwrap();
+    for round in 0..25 {
+        let args = ["-n", "1", "-o", "out/%04d.tar", "in.tar"];
+        let mut child = run("tarsplit", args).cwd(folder.path()).into_command().spawn().unwrap();
+        until("a shard", || folder.path().join("out/0000.tar").exists());
+        std::thread::sleep(Duration::from_millis(round));
+        signal(&child, "TERM");
+        assert_eq!(status(child.wait().unwrap()), 143);
+        assert!(!has_temporary(&folder.path().join("out")), "round {round}");
+        std::fs::remove_dir_all(folder.path().join("out")).unwrap();
+    }
+}
+
 #[test]
 fn a_signal_ends_the_commands_that_feed_and_take() {
     let folder = dir();

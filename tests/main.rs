@@ -6,6 +6,7 @@ mod support;
 
 mod contracts;
 mod engines;
+mod exhausted;
 mod fetch;
 mod fetch_connections;
 mod fetch_hostile;

@@ -20,8 +20,6 @@ use crate::progress;
 use crate::report::{MaxFailures, Tally};
 use crate::signals;
 use crate::sink::ReaderLeft;
-#[cfg(feature = "stores")]
-use crate::store;
 
 pub use groups::{Held, Input, Output, Packing, Parallel, Talk, expect_bytes, refuse_terminal};
 pub use samples::{Samples, SharedTally};
@@ -60,8 +58,9 @@ pub fn main<A: Parser>(run: fn(A) -> Result<Outcome>) -> ExitCode {
     std::panic::set_hook(Box::new(|panic| messages::error(&format!("bug, please report it: {panic}"))));
     let result = catch_unwind(AssertUnwindSafe(|| run_with_flags(run)));
     signals::yield_to_signal();
-    #[cfg(feature = "stores")]
-    store::abort_all(); // uploads of threads that a failed run has left behind
+    if !matches!(result, Ok(Ok(_))) {
+        signals::clean_up(); // what the threads of a failed run have under way
+    }
     match result {
         Ok(Ok(code)) => code,
         Ok(Err(err)) => failure(&err),

@@ -1,15 +1,16 @@
 //! A file that appears under its name only when it is whole.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Write};
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustix::fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with};
 use rustix::io::Errno;
 
@@ -19,9 +20,6 @@ const PREFIX: &str = ".tarpipe-";
 const SUFFIX: &str = ".tmp";
 /// A temporary file of another host is garbage when nobody wrote to it for so long.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
-
-/// Each lost to another process that cleaned up in the moment before we could lock it.
-const MOST_TRIES: usize = 100;
 
 /// A file under a temporary name beside its target. Dropped before [`Temporary::commit`],
 /// it is removed.
@@ -46,19 +44,19 @@ impl Temporary {
     pub fn create_in(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)?;
         remove_garbage(folder);
-        for _ in 0..MOST_TRIES {
+        loop {
             let path = folder.join(format!("{PREFIX}{}{SUFFIX}", unique()));
-            let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
-            signals::guard_path(&path);
+            let create = || OpenOptions::new().write(true).create_new(true).open(&path);
+            let file = signals::create_guarded(&path, create)?;
+            let temporary = Temporary { file, path, target: PathBuf::new(), committed: false };
             // Says that we live. Where the file system has no locks, age decides.
-            _ = file.lock();
-            // Until then it looked like garbage to whoever was cleaning up.
-            if fs::exists(&path).unwrap_or(true) {
-                return Ok(Temporary { file, path, target: PathBuf::new(), committed: false });
+            let locked = temporary.file.try_lock();
+            // Whoever came before that took it for garbage, and holds the lock or has removed it.
+            let is_taken = matches!(locked, Err(TryLockError::WouldBlock));
+            if !is_taken && temporary.file.metadata()?.nlink() > 0 {
+                return Ok(temporary);
             }
-            signals::release_path(&path);
         }
-        bail!("temporary files vanish from {}", folder.display())
     }
 
     /// The open file.
@@ -138,26 +136,65 @@ pub fn host() -> String {
 /// Removes what killed runs left in this folder; once a folder, for it is a listing.
 fn remove_garbage(folder: &Path) {
     static CLEANED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    if !CLEANED.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned()) {
-        return;
+    if CLEANED.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned()) {
+        sweep(folder);
     }
+}
+
+fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
         if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
-            remove_if_garbage(&entry.path(), name);
+            _ = remove_if_abandoned(&entry.path(), name);
         }
     }
 }
 
-/// Removes a file whose writer is dead: its lock is free, and it ran on this host or long ago. The lock is held
-/// until the file is gone, so that a writer who was about to take it sees that.
-fn remove_if_garbage(path: &Path, name: &str) {
+/// Removes a file when whoever wrote it is dead: its lock is free, and it ran on this host or long ago. The lock is
+/// held meanwhile, so that the writer of a new file sees what is going on.
+fn remove_if_abandoned(path: &Path, name: &str) -> io::Result<()> {
+    let file = File::open(path)?;
     let ours = name[PREFIX.len()..].starts_with(&format!("{}-", host()));
-    let Ok(file) = File::open(path) else { return };
-    let age = file.metadata().and_then(|found| found.modified()).map(|time| SystemTime::now().duration_since(time));
-    let old = matches!(age, Ok(Ok(age)) if age > ABANDONED);
-    if (ours || old) && file.try_lock().is_ok() {
-        _ = fs::remove_file(path);
+    let age = SystemTime::now().duration_since(file.metadata()?.modified()?);
+    let is_old = age.is_ok_and(|age| age > ABANDONED);
+    if ours || is_old {
+        file.try_lock()?;
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_not_taken_for_garbage() {
+        let folder = tempfile::tempdir().unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        sweep(folder.path())
+                    }
+                });
+            }
+            let lost = (0..3000).filter(|_| !Temporary::create_in(folder.path()).unwrap().path.exists()).count();
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(lost, 0);
+        });
+    }
+
+    #[test]
+    fn what_nobody_has_locked_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = folder.path().join(format!("{PREFIX}{}{SUFFIX}", unique()));
+        fs::write(&left, "").unwrap();
+        let alive = Temporary::create_in(folder.path()).unwrap();
+        assert!(!left.exists() && alive.path.exists());
     }
 }

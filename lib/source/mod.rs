@@ -32,7 +32,21 @@ pub fn open(name: &str) -> Result<Box<dyn Read + Send>> {
 
 /// Opens a name for reading, as it is stored.
 pub fn open_raw(name: &str) -> Result<Box<dyn Read + Send>> {
-    Ok(Box::new(progress::Counted(open_uncounted(name)?)))
+    Ok(Box::new(Patient(progress::Counted(open_uncounted(name)?))))
+}
+
+/// Makes an interrupted call again. Not every reader above does, those of CSV among them.
+struct Patient<R>(R);
+
+impl<R: Read> Read for Patient<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buf) {
+                Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
 }
 
 fn open_uncounted(name: &str) -> Result<Box<dyn Read + Send>> {
@@ -173,6 +187,18 @@ impl Read for Piped {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interrupted_read_is_made_again() {
+        struct Interrupted(u32);
+        impl Read for Interrupted {
+            fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+                self.0 += 1;
+                if self.0 % 3 > 0 { Err(io::ErrorKind::Interrupted.into()) } else { Ok(buf.len()) }
+            }
+        }
+        assert_eq!(Patient(Interrupted(0)).read(&mut [0; 5]).unwrap(), 5);
+    }
 
     #[test]
     fn schemes_are_told_from_paths() {

@@ -15,6 +15,8 @@ use crate::sink;
 
 const PREFIX: &str = ".tarpipe-";
 const SUFFIX: &str = ".upload";
+/// Until it is locked and whole.
+const UNSEEN: &str = ".new";
 
 /// The record of a live upload.
 pub(super) struct Record {
@@ -26,7 +28,7 @@ impl Record {
     /// None where there is no room for it: an upload does not fail for that.
     pub(super) fn write(name: &str, id: &str) -> Option<Self> {
         let path = std::env::temp_dir().join(format!("{PREFIX}{}{SUFFIX}", sink::unique()));
-        let unseen = path.with_extension("new"); // until it is locked and whole
+        let unseen = path.with_extension(&UNSEEN[1..]);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unseen).ok()?;
         _ = file.try_lock();
         let text = json!({ "name": name, "id": id, "at": address() }).to_string();
@@ -50,7 +52,8 @@ pub(super) fn abort_abandoned() {
         for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let ours = format!("{PREFIX}{}-", sink::host());
-            if name.to_str().is_some_and(|name| name.starts_with(&ours) && name.ends_with(SUFFIX)) {
+            let Some(name) = name.to_str().filter(|name| name.starts_with(&ours)) else { continue };
+            if name.ends_with(SUFFIX) || name.ends_with(UNSEEN) {
                 _ = abort_one(&entry.path());
             }
         }
@@ -66,7 +69,9 @@ fn abort_one(path: &Path) -> Option<()> {
     }
     let mut text = String::new();
     file.read_to_string(&mut text).ok()?;
-    let record: Value = serde_json::from_str(&text).unwrap_or_default();
+    let Ok(record) = serde_json::from_str::<Value>(&text) else {
+        return fs::remove_file(path).ok(); // its writer died while it wrote
+    };
     let (name, id) = (record["name"].as_str()?, record["id"].as_str()?);
     if record["at"] != json!(address()) {
         return None;

@@ -108,3 +108,24 @@ fn what_an_item_leaves_running_is_ended() {
     let stat = format!("/proc/{}/stat", read(path, "left").trim());
     assert!(!std::fs::read_to_string(stat).is_ok_and(|stat| !stat.contains(") Z ")), "it still runs");
 }
+
+/// The shell of a pipeline ends at once; a stage of it that cleans up takes longer, and has the time.
+const SLOW_TO_END: &str =
+    "bash -c 'trap \"sleep 0.4; touch cleaned; exit 1\" TERM; touch at; while :; do echo part; sleep 0.02; done'; true";
+
+#[test]
+fn the_stages_of_a_pipeline_have_time_to_clean_up() {
+    let folder = dir();
+    let path = folder.path();
+    // The output is full at the first byte.
+    shardrun(path, ["--run", "r", "-n", "1", "--redo", "-o", "/dev/full", SLOW_TO_END]).done().status(3);
+    assert!(path.join("cleaned").exists(), "after an output that failed");
+    for name in ["at", "cleaned"] {
+        std::fs::remove_file(path.join(name)).unwrap();
+    }
+    let mut child = shardrun(path, ["--run", "s", "-n", "1", SLOW_TO_END]).into_command().spawn().unwrap();
+    bash("while [ ! -e at ]; do sleep 0.02; done").cwd(path).ok();
+    signal(&child, "TERM");
+    assert_eq!(status(child.wait().unwrap()), 143);
+    assert!(path.join("cleaned").exists(), "after a signal");
+}

@@ -59,11 +59,15 @@ fn a_kill_leaves_no_object_and_the_next_run_removes_its_parts() {
     child.wait().unwrap();
     assert!(store().get("test/killed/a.tar").is_none());
     assert_eq!(store().unfinished(key), 1, "what the next run has to find");
+    // Had it died a moment earlier, its note of the upload would not have had its name yet.
+    let note = list(scratch.path()).into_iter().find(|name| name.ends_with(".upload")).unwrap();
+    std::fs::write(scratch.path().join(note.replace(".upload", "9.new")), "").unwrap();
     // A live run's upload is not taken for garbage.
     let mut alive = half_way("killed/alive.tar", &scratch);
     let run = store().run("tarcat", ["-o", "s3://test/killed/b.tar"]).stdin(Archive::of_samples(2).whole());
     run.env("TMPDIR", scratch.path().to_str().unwrap()).ok();
     assert_eq!((store().unfinished(key), store().unfinished("killed/alive.tar")), (0, 1));
+    assert_eq!(list(scratch.path()).len(), 1, "that of the live one: {:?}", list(scratch.path()));
     let all = store().run("tarcheck", ["--json", "s3://test/killed/"]).done().status(0).stdout_text();
     assert!(all.contains("killed/b.tar") && !all.contains("a.tar"), "{all}");
     alive.kill().unwrap();

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use hyper_util::client::proxy::matcher::Matcher;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tarpipe::pool::Bug;
-use tarpipe::signals;
-use tempfile::TempDir;
+use tarpipe::scratch::Scratch;
 use tokio::runtime::{Builder, Runtime};
 
 use super::attempt::Attempts;
@@ -22,11 +21,13 @@ use super::via::Via;
 
 /// Files that are not connections: streams, the report, name servers, the programs of --via.
 const OTHER_FILES: u64 = 128;
+/// The least that may be open: half of them are connections, the engine itself has a dozen.
+const FEWEST_FILES: u64 = 32;
 
 /// The running engine.
 pub struct Engine {
     thread: JoinHandle<bool>,
-    folder: Option<TempDir>,
+    folder: Option<Scratch>,
 }
 
 impl Engine {
@@ -34,7 +35,7 @@ impl Engine {
     pub fn join(self) -> Result<()> {
         let went_well = self.thread.join().unwrap_or(false);
         if let Some(folder) = self.folder {
-            signals::release_path(folder.path());
+            folder.finish();
         }
         if went_well { Ok(()) } else { Err(anyhow!(Bug)) }
     }
@@ -42,14 +43,13 @@ impl Engine {
 
 /// Starts to fetch.
 pub fn start(args: &Args, ends: Ends) -> Result<Engine> {
+    let connections = connections(open_files())?;
     let runtime = runtime(args.io_threads)?;
-    let folder = args.via.is_some().then(TempDir::new).transpose().context("no temporary folder for --via")?;
-    if let Some(folder) = &folder {
-        signals::guard_path(folder.path());
-    }
+    let make = || Scratch::create(Some(&std::env::temp_dir()), false).context("no temporary folder for --via");
+    let folder = args.via.is_some().then(make).transpose()?;
     let attempts = {
         let _inside = runtime.enter();
-        Arc::new(attempts(args, folder.as_ref())?)
+        Arc::new(attempts(args, connections, folder.as_ref())?)
     };
     let budget = Budget::new(args.window_bytes);
     let plan = args.plan();
@@ -70,11 +70,10 @@ fn runtime(threads: usize) -> Result<Runtime> {
     builder.worker_threads(threads).enable_all().build().context("cannot start the engine")
 }
 
-fn attempts(args: &Args, folder: Option<&TempDir>) -> Result<Attempts> {
+fn attempts(args: &Args, connections: usize, folder: Option<&Scratch>) -> Result<Attempts> {
     let rules = Arc::new(args.rules()?);
     let proxies = Arc::new(Matcher::from_env());
     let resolver = Resolver::new(&args.dns, Arc::clone(&rules))?;
-    let connections = open_files().saturating_sub(OTHER_FILES).clamp(16, 1 << 20) as usize;
     let connector = Connector::new(resolver, args.insecure, Arc::clone(&proxies), args.connect_timeout, connections);
     let client = Client::new(args.request_options(rules, proxies), connector)?;
     let via = match (&args.via, folder) {
@@ -91,6 +90,14 @@ fn attempts(args: &Args, folder: Option<&TempDir>) -> Result<Attempts> {
         verify: args.verify.clone(),
         extension: args.ext.clone(),
     })
+}
+
+/// How many connections may be open. One that finds no descriptor would look like a server that is away.
+fn connections(files: u64) -> Result<usize> {
+    if files < FEWEST_FILES {
+        bail!("only {files} files may be open at once, and {FEWEST_FILES} are needed: raise the limit with ulimit -n");
+    }
+    Ok(files.saturating_sub(OTHER_FILES).clamp(files / 2, 1 << 20) as usize)
 }
 
 /// Raises the limit on open files as far as it goes, and says how far that is.

@@ -21,8 +21,8 @@ use crate::samples;
 
 /// How long what a script started may go on after it: shells do not wait for `>(…)`.
 const GRACE: Duration = Duration::from_millis(500);
-/// Between the request to end and the end by force.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Between the request to end and the end by force. Tools in the pipeline wait for a second for what they have started.
+pub const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// Why an attempt failed: a stable code, the words, and the exit status if there is one.
 #[derive(Debug)]
@@ -127,27 +127,40 @@ impl Running {
         };
         if !in_time {
             signals::end_group(self.process.id(), Signal::TERM);
-            if !self.wait_until(Some(Instant::now() + LAST_WORDS))? {
-                signals::end_group(self.process.id(), Signal::KILL);
-            }
+            self.settle(LAST_WORDS);
         }
         let status = self.process.wait()?;
-        self.settle(if in_time { GRACE } else { Duration::ZERO });
+        if in_time {
+            self.settle(GRACE);
+        }
         signals::release_group(self.process.id());
         Ok(in_time.then_some(status))
     }
 
     /// Whether it ends before the deadline.
-    fn wait_until(&self, deadline: Option<Instant>) -> io::Result<bool> {
-        let exit = rustix::process::pidfd_open(Pid::from_child(&self.process), PidfdFlags::empty())?;
-        wait_readable(&exit, deadline)
+    fn wait_until(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
+        if let Ok(exit) = rustix::process::pidfd_open(Pid::from_child(&self.process), PidfdFlags::empty()) {
+            return wait_readable(&exit, deadline);
+        }
+        // No descriptor is left to wait with.
+        while self.process.try_wait()?.is_none() {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(true)
     }
 
-    /// Ends what is left of the group, after some time.
-    fn settle(&self, grace: Duration) {
+    /// Lets all of the group end, not its leader alone: what is left after some time is ended by force.
+    fn settle(&mut self, grace: Duration) {
         let Some(group) = Pid::from_raw(self.process.id() as i32) else { return };
         let until = Instant::now() + grace;
-        while test_kill_process_group(group).is_ok() {
+        // A leader that nobody has waited for would count as a member.
+        while {
+            _ = self.process.try_wait();
+            test_kill_process_group(group).is_ok()
+        } {
             if Instant::now() >= until {
                 signals::end_group(self.process.id(), Signal::KILL);
                 return;

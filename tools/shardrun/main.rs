@@ -27,6 +27,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use tarpipe::cli::{self, Outcome};
+use tarpipe::signals;
 
 use flags::{Args, Command};
 use job::Job;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> Result<Outcome> {
+    signals::be_patient(attempt::LAST_WORDS);
     match args.command {
         None => start(&args),
         Some(Command::Status { dir, watch, json }) => status::show(dir.as_deref(), watch, json),

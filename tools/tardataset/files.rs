@@ -23,8 +23,8 @@ impl Files {
         fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
         remove_garbage(parent, &shard);
         let folder = parent.join(format!("{}{}-{shard}.tmp", prefix(), std::process::id()));
-        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
-        signals::guard_path(&folder);
+        let create = || fs::create_dir(&folder);
+        signals::create_guarded(&folder, create).with_context(|| folder.display().to_string())?;
         Ok(Files { folder, target, finished: false })
     }
 

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use tarpipe::child::{Ready, end, settle, spawn, take, wait_ready, watch};
+use tarpipe::child::{Ready, end, settle, spawn, take, wait_ready};
 use tarpipe::failure::{self, Failure};
 
 use crate::log::Log;
@@ -71,9 +71,8 @@ impl<'a> Pump<'a> {
             Stdout::Logged => command.stdout(theirs.try_clone()?),
         };
         command.stderr(theirs).stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
-        let mut child = spawn(&mut command)?;
+        let (mut child, exit) = spawn(&mut command)?;
         drop(command); // and with it our copies of the other ends
-        let exit = watch(&child)?;
         let stdin = match (child.stdin.take(), input) {
             (Some(pipe), Some(data)) => {
                 rustix::io::ioctl_fionbio(&pipe, true)?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tarpipe::archive::BLOCK;
-use tarpipe::child::{end, settle, spawn, take, wait_ready, watch};
+use tarpipe::child::{end, settle, spawn, take, wait_ready};
 use tarpipe::failure::{self, Failure};
 
 use crate::log::Log;
@@ -36,9 +36,8 @@ impl Link {
     pub fn start(mut command: Command) -> io::Result<Self> {
         let (stderr, theirs) = io::pipe()?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(theirs);
-        let mut child = spawn(&mut command)?;
+        let (mut child, exit) = spawn(&mut command)?;
         drop(command); // and with it our copy of the other end of stderr
-        let exit = watch(&child)?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         if let Some(stdin) = &stdin {
             rustix::io::ioctl_fionbio(stdin, true)?;

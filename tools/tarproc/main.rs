@@ -32,7 +32,6 @@ use tarpipe::report::MaxFailures;
 use tarpipe::sample::Sample;
 use tarpipe::scratch::Scratch;
 use tarpipe::shard::Shard;
-use tarpipe::signals;
 use tarpipe::sink::{Options, Sink};
 use tarpipe::slice::Slice;
 
@@ -61,7 +60,8 @@ use worker::Worker;
 /// A command that fails, hangs, leaves something running or leaves something behind that cannot be
 /// packed costs its sample, never the run: exit_status, signal, timeout, left_running,
 /// directory_gone, unreadable, not_a_file, link_outside, too_large, disk_full, bad_key, same_key
-/// and duplicate_field are the reasons that are counted.
+/// and duplicate_field are the reasons that are counted. A machine that has no processes,
+/// descriptors or memory left is no sample's fault, and ends the run.
 #[derive(Parser)]
 #[command(name = "tarproc", version, after_long_help = EXAMPLES)]
 struct Args {
@@ -207,11 +207,7 @@ fn run(args: Args) -> Result<Outcome> {
     let settings = Arc::new(settings(&args)?);
     let tally = SharedTally::default();
     let mut outlet = outlet(&args)?;
-    let processed = process(args, &settings, &tally, &mut outlet);
-    if processed.is_err() {
-        signals::clean_up();
-    }
-    let max_failures = processed?;
+    let max_failures = process(args, &settings, &tally, &mut outlet)?;
     let mut counts = outlet.finish()?;
     settings.scratch.finish();
     counts.merge(&tally.take());

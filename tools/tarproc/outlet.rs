@@ -116,7 +116,7 @@ impl Outlet {
     }
 
     fn fail(&mut self, subject: &str, failure: &Failure, original: Option<Sample>, log: &Log) -> Result<()> {
-        if self.on_error == OnError::Abort {
+        if self.on_error == OnError::Abort || failure.blames_machine() {
             bail!("{subject}: {failure}");
         }
         messages::detail(&format!("{subject}: left out: {failure}"));

@@ -28,7 +28,8 @@ use super::time;
 /// network. The bytes that come out are the same for any -p, and for the same --threads and ffmpeg.
 ///
 /// Codes of what is left out: no_media, no_video, decode, truncated, unsupported, timeout, too_large,
-/// too_short, bad_clip, no_clip, bad_json, crashed, disk_full, system.
+/// too_short, bad_clip, no_clip, bad_json, crashed, disk_full, system. A machine that has no processes,
+/// descriptors or memory left is no sample's fault, and ends the run.
 #[derive(Parser)]
 #[command(name = "tarvideo", version, after_long_help = EXAMPLES)]
 pub struct Args {

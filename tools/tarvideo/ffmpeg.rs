@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, PipeReader, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -75,10 +75,10 @@ pub fn run(
     let (stderr, their_stderr) = io::pipe().map_err(system)?;
     command.stdin(media.try_clone().map_err(system)?).stdout(their_stdout).stderr(their_stderr);
     command.current_dir(directory);
-    let mut child = child::spawn(&mut command).map_err(system)?;
+    let (mut child, exit) = child::spawn(&mut command).map_err(system)?;
     drop(command); // and with it our copies of the other ends
     let mut run = Run { stdout: Some(stdout), stderr: Some(stderr), out: Vec::new(), said: Vec::new() };
-    let watched = run.watch(&mut child, directory, limits);
+    let watched = run.watch(&mut child, exit.as_fd(), directory, limits);
     child::settle(child.id(), Duration::ZERO);
     let said = String::from_utf8_lossy(&run.said);
     judge(watched?, &said)?;
@@ -96,17 +96,22 @@ struct Run {
 }
 
 impl Run {
-    fn watch(&mut self, child: &mut Child, directory: &Path, limits: Limits) -> Result<ExitStatus, Failure> {
-        let exit = child::watch(child).map_err(|err| Failure::io("watch ffmpeg", &err))?;
+    fn watch(
+        &mut self,
+        child: &mut Child,
+        exit: BorrowedFd<'_>,
+        directory: &Path,
+        limits: Limits,
+    ) -> Result<ExitStatus, Failure> {
         let largest = Rlimit { current: Some(limits.max_bytes), maximum: Some(limits.max_bytes) };
         _ = rustix::process::prlimit(Some(Pid::from_child(child)), Resource::Fsize, largest);
-        let listened = self.listen(exit.as_fd(), directory, limits);
-        let status = child::end(child, exit.as_fd(), listened.is_err());
+        let listened = self.listen(exit, directory, limits);
+        let status = child::end(child, exit, listened.is_err());
         listened?;
         status.map_err(|err| Failure::io("wait for ffmpeg", &err))
     }
 
-    fn listen(&mut self, exit: std::os::fd::BorrowedFd<'_>, directory: &Path, limits: Limits) -> Result<(), Failure> {
+    fn listen(&mut self, exit: BorrowedFd<'_>, directory: &Path, limits: Limits) -> Result<(), Failure> {
         let mut looked = Instant::now();
         let mut ended = false;
         while !ended || self.stdout.is_some() || self.stderr.is_some() {

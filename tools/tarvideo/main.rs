@@ -21,7 +21,7 @@ mod words;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::json;
 use tarpipe::cli::{self, Outcome, SharedTally};
 use tarpipe::failure::Failure;
@@ -31,7 +31,6 @@ use tarpipe::pool::{self, Limits};
 use tarpipe::sample::Sample;
 use tarpipe::scratch::Scratch;
 use tarpipe::shard::Shard;
-use tarpipe::signals;
 
 use args::Args;
 use job::{Item, Processed, Work};
@@ -55,11 +54,7 @@ fn run(args: Args) -> Result<Outcome> {
         move |sample| Ok(work.process(sample))
     };
     let limits = Limits::for_workers(args.parallel.threads());
-    let done = pool::run(limits, samples, Sample::bytes, worker, |processed| output.write(&processed));
-    if done.is_err() {
-        signals::clean_up();
-    }
-    done?;
+    pool::run(limits, samples, Sample::bytes, worker, |processed| output.write(&processed))?;
     output.shard.finish()?;
     output.report.map_or(Ok(()), Ledger::finish)?;
     scratch.finish();
@@ -85,6 +80,11 @@ struct Output {
 impl Output {
     fn write(&mut self, processed: &Processed) -> Result<()> {
         for Item { key, source, result } in &processed.items {
+            if let Err(failure) = result
+                && failure.blames_machine()
+            {
+                bail!("{source}: {key}: {failure}");
+            }
             if let Some(report) = &mut self.report {
                 let (failure, bytes) = (result.as_ref().err(), result.as_ref().ok().map(Sample::bytes));
                 let status = if failure.is_some() { "failed" } else { "success" };

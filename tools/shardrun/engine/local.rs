@@ -54,7 +54,7 @@ pub fn run(job: &Job) -> Result<Outcome> {
     let most = job.head.limits.max_failures;
     let mut tally = Tally::of("item");
     for result in results {
-        let record = result.inspect_err(|_| signals::clean_up())?;
+        let record = result?;
         worker::note(&mut tally, &record);
         if record.state == State::Done {
             progress::add_sample();

@@ -1,0 +1,105 @@
+//! Nothing left: descriptors, processes, readers. A tool then fails in words, loses no sample and leaves nothing behind.
+//! `scripts/faults` looks for more of this kind; here is what it found.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::support::web::{Web, reply};
+use crate::support::{Archive, bash, dir, list, names, run, tool};
+
+/// A tool that may open so many files.
+fn with_files(most: u32, tool_and_args: &str) -> String {
+    let (name, args) = tool_and_args.split_once(' ').unwrap();
+    format!("prlimit --nofile={most}:{most} {} {args}", tool(name).display())
+}
+
+fn folder_with_input(samples: usize) -> crate::support::TempDir {
+    let folder = dir();
+    std::fs::create_dir(folder.path().join("tmp")).unwrap();
+    std::fs::write(folder.path().join("in.tar"), Archive::of_samples(samples).whole()).unwrap();
+    folder
+}
+
+#[test]
+fn tarproc_blames_no_sample_for_a_machine_that_is_exhausted() {
+    let folder = folder_with_input(6);
+    let (tmp, out) = (folder.path().join("tmp"), folder.path().join("out.tar"));
+    for way in ["-c true", "--each cls -c cat", "--worker cat", "--fast-shell -c true"] {
+        for most in 5..26 {
+            let script = with_files(most, &format!("tarproc -p 2 --tmpdir tmp {way} in.tar -o out.tar"));
+            let done = bash(&script).cwd(folder.path()).done();
+            let said = format!("{script}: {}", done.stderr_text());
+            assert!(!said.contains("panicked"), "{said}");
+            assert_eq!(list(&tmp), [""; 0], "{said}");
+            if done.status_code() == 0 {
+                done.stderr("");
+                assert_eq!(names(&std::fs::read(&out).unwrap()).len(), 6 * FIELDS, "{said}");
+                std::fs::remove_file(&out).unwrap();
+            } else {
+                done.status(1).stderr_has("Too many open files");
+            }
+            assert_eq!(list(folder.path()), ["in.tar", "tmp"], "{said}");
+        }
+    }
+}
+
+/// Of the samples that [`Archive::of_samples`] makes.
+const FIELDS: usize = 3;
+
+#[test]
+fn fetch_says_how_many_files_it_needs_and_lives_with_those() {
+    let web = Web::start(|_, wire| reply(wire, "200 OK", "", b"\xff\xd8\xff some bytes"));
+    let folder = dir();
+    let rows: String = (0..80).map(|i| format!("{}/{i}.jpg\n", web.url)).collect();
+    std::fs::write(folder.path().join("rows"), rows).unwrap();
+    for most in [6, 8, 10, 12, 14, 20, 31] {
+        let done = bash(&with_files(most, "fetch -j 64 --per-host 64 --allow-private rows -o out.tar"));
+        let done = done.cwd(folder.path()).done().status(1);
+        assert!(!done.stderr_text().contains("panicked"), "{most}: {}", done.stderr_text());
+        assert_eq!(list(folder.path()), ["rows"], "{most}");
+    }
+    for most in [32, 40, 64] {
+        bash(&with_files(most, "fetch -j 64 --per-host 64 --allow-private rows -o out.tar")).cwd(folder.path()).ok();
+        assert_eq!(names(&std::fs::read(folder.path().join("out.tar")).unwrap()).len(), 160, "{most}");
+    }
+}
+
+/// What a stage leaves in its temporary folder when its output fails first, last, or not at all.
+#[test]
+fn a_failed_output_leaves_no_scratch_behind() {
+    let folder = folder_with_input(3);
+    let tmp = folder.path().join("tmp");
+    for script in [
+        "tarproc --tmpdir tmp -c true in.tar -o /proc/nope/x",
+        "tarproc --tmpdir tmp -c true in.tar -o /dev/full",
+        "tarproc --tmpdir tmp -c true in.tar --failed /proc/nope/x -o out.tar",
+        "tarproc --tmpdir tmp -c true in.tar -o - | true",
+        "tarvideo --tmpdir tmp --probe --no-media pass in.tar -o /dev/full",
+        "tarvideo --tmpdir tmp --probe --no-media pass in.tar -o - | true",
+    ] {
+        bash(&format!("{script}; true")).cwd(folder.path()).done();
+        assert_eq!(list(&tmp), [""; 0], "{script}");
+    }
+}
+
+#[test]
+fn the_scratch_of_a_dead_process_that_nobody_waited_for_is_garbage() {
+    let folder = folder_with_input(3);
+    let mut zombie = Command::new("true").stdin(Stdio::null()).spawn().unwrap();
+    let stat = format!("/proc/{}/stat", zombie.id());
+    while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let host = host(folder.path());
+    std::fs::create_dir(folder.path().join(format!("tmp/tarproc-{host}-{}-0", zombie.id()))).unwrap();
+    run("tarproc", ["--tmpdir", "tmp", "-c", "true", "in.tar", "-o", "out.tar"]).cwd(folder.path()).ok();
+    assert_eq!(list(folder.path().join("tmp")), [""; 0]);
+    zombie.wait().unwrap();
+}
+
+/// The name of this machine as tools write it into names.
+fn host(folder: &Path) -> String {
+    let script = "basename $(tarproc --tmpdir tmp -c pwd --count 1 in.tar | xargs dirname)";
+    let name = bash(script).cwd(folder).done().status(0).stdout_text();
+    name.split('-').nth(1).unwrap().to_owned()
+}

@@ -1,0 +1,74 @@
+"""What goes into the pipelines: made once, the same for the same seed, small."""
+
+import io
+import json
+import random
+import subprocess
+import tarfile
+
+ARCHIVES, SAMPLES, PICTURES, VIDEOS = 6, 14, 48, 3
+FIELDS = ["txt", "json", "bin"]
+
+
+class Corpus:
+    """Archives in/0.tar to in/5.tar, a folder of files, a table of URLs, and what a web server has."""
+
+    def __init__(self, home, with_videos):
+        self.home = home
+        rng = random.Random("corpus")
+        (home / "in").mkdir(parents=True)
+        (home / "files").mkdir()
+        self.web = {}
+        for number in range(ARCHIVES):
+            archive = make_archive(number, SAMPLES, lambda: {field: content(rng, field) for field in FIELDS})
+            (home / "in" / f"{number}.tar").write_bytes(archive)
+            self.web[f"{number}.tar"] = archive
+        for number in range(90):
+            for field in FIELDS:
+                (home / "files" / f"f{number:03}.{field}").write_bytes(content(rng, field))
+        for number in range(PICTURES):
+            self.web[f"{number}.ppm"] = picture(rng)
+        # Shards of it are sent in parts.
+        (home / "large.tar").write_bytes(make_archive("L", 11, lambda: {"bin": rng.randbytes(2_000_000)}))
+        if with_videos:
+            make_videos(home)
+
+    def write_table(self, port):
+        """The URLs, which name the port of the relay, and two that are not there."""
+        rows = [f"http://127.0.0.1:{port}/{number}.ppm,picture {number}" for number in range(PICTURES)]
+        rows += [f"http://127.0.0.1:{port}/missing-{number}.ppm,none" for number in range(2)]
+        (self.home / "urls.csv").write_text("\n".join(["url,caption", *rows]) + "\n")
+
+
+def content(rng, field):
+    size = rng.choice([0, 1, 511, 512, 513, 3000, rng.randrange(20_000)])
+    if field == "bin":
+        return rng.randbytes(size)
+    if field == "json":
+        return json.dumps({"n": rng.random(), "pad": "x" * (size // 8)}).encode()
+    return bytes(rng.choices(b"abcdefghij \n", k=size // 4))
+
+
+def make_archive(number, samples, make):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for sample in range(samples):
+            for field, data in make().items():
+                member = tarfile.TarInfo(f"part{number}/s{sample:04}.{field}")
+                member.size, member.mtime, member.mode = len(data), 1_700_000_000 + sample, 0o644
+                archive.addfile(member, io.BytesIO(data))
+    return out.getvalue()
+
+
+def picture(rng):
+    width, height = rng.randrange(40, 90), rng.randrange(40, 90)
+    row = rng.randbytes(3 * width)
+    return b"P6 %d %d 255\n" % (width, height) + row * height
+
+
+def make_videos(home):
+    (home / "videos").mkdir()
+    for number in range(VIDEOS):
+        made = f"testsrc=size=64x48:rate=10:duration=1,hue=h={number * 40}"
+        words = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", made, "-c:v", "mpeg4", "-threads", "1"]
+        subprocess.run([*words, home / "videos" / f"v{number}.mp4"], check=True, stdin=subprocess.DEVNULL)

@@ -1,0 +1,11 @@
+"""Upper case, by a process that stays: what the pipeline `worker` runs."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import tarworker  # noqa: E402  (needs the path above)
+
+for sample in tarworker.samples():
+    sample["txt"] = sample["txt"].upper()
+    tarworker.write(sample)
