@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use super::{counts, is_gone, log, read, shardrun};
 use crate::support::{bash, dir, list, status};
@@ -106,7 +107,13 @@ fn what_an_item_leaves_running_is_ended() {
     let path = folder.path();
     shardrun(path, ["--run", "r", "-n", "1", "sleep 1000 > /dev/null 2>&1 & echo $! > left"]).ok();
     let stat = format!("/proc/{}/stat", read(path, "left").trim());
-    assert!(!std::fs::read_to_string(stat).is_ok_and(|stat| !stat.contains(") Z ")), "it still runs");
+    let runs = || std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+    // It was killed; on a busy machine its death takes a moment.
+    let until = Instant::now() + Duration::from_secs(10);
+    while runs() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!runs(), "it still runs");
 }
 
 /// The shell of a pipeline ends at once; a stage of it that cleans up takes longer, and has the time.
