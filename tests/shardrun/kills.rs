@@ -76,7 +76,7 @@ fn kill_9_loses_nothing_but_time() {
     // What it had started lives on, and must not disturb the next run.
     resume(path);
     while !read(path, "pids").lines().all(is_gone) {
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(list(path.join("out")), ["0", "1", "2", "3"]);
 }

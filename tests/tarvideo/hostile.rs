@@ -135,7 +135,10 @@ fn flags_that_do_not_go_together_are_refused() {
     ] {
         tarvideo(flags).fails(2, &format!("tarvideo: {why}"));
     }
-    tarvideo("--scale 361").done().status(2).stderr_has("not a scale (write 360, 640x for the width or x360 for the height, even numbers)");
+    tarvideo("--scale 361")
+        .done()
+        .status(2)
+        .stderr_has("not a scale (write 360, 640x for the width or x360 for the height, even numbers)");
     tarvideo("--rate 8000 --probe").done().status(2).stderr_has("--audio");
 }
 
