@@ -22,10 +22,10 @@ for kind in spark ray; do
   where='--address "$RAY_ADDRESS"'
   [[ $kind == ray ]] || where='--master "$SPARK_MASTER"'
   sbatch --wait --quiet --nodes=3 --output="$kind.log" "$SCRIPTS/slurm-cluster" $kind \
-    bash -c "shardrun --on $kind --launcher \"\$CLUSTER_PYTHON\" $where --run $kind-run -n 4 -o '$kind-{}' 'echo {}'; exit 7" ||
+    bash -c "shardrun --on $kind --launcher \"\$CLUSTER_PYTHON\" $where --run $kind-run -n 4 -o '$kind-out-{}' 'echo {}'; exit 7" ||
     status=$?
   [[ $status == 7 ]] || { cat "$kind.log" cluster-*/*.log; exit 1; }
-  cat $kind-{0..3}
+  cat $kind-out-{0..3}
   for _ in {1..100}; do gone 2>/dev/null && break; sleep 0.1; done
   gone 2>/dev/null || { echo "$kind is left"; ps -ef; exit 1; }
 done
