@@ -15,6 +15,7 @@ class Web:
         handler = type("Handler", (Handler,), {"files": files})
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.server.daemon_threads = True
+        self.server.handle_error = lambda *_: None  # clients that leave are what this is about
         self.port = self.server.server_port
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
