@@ -1,5 +1,7 @@
 //! The thread that the requests live on. tokio stays inside.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -43,7 +45,7 @@ impl Engine {
 /// Starts to fetch.
 pub fn start(args: &Args, ends: Ends) -> Result<Engine> {
     let runtime = runtime(args.io_threads)?;
-    let folder = args.via.is_some().then(TempDir::new).transpose().context("no temporary folder for --via")?;
+    let folder = args.via.is_some().then(private_folder).transpose().context("no temporary folder for --via")?;
     if let Some(folder) = &folder {
         signals::guard_path(folder.path());
     }
@@ -68,6 +70,11 @@ pub fn start(args: &Args, ends: Ends) -> Result<Engine> {
 fn runtime(threads: usize) -> Result<Runtime> {
     let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     builder.worker_threads(threads).enable_all().build().context("cannot start the engine")
+}
+
+/// What is fetched is nobody else's business until it is in the archive.
+fn private_folder() -> std::io::Result<TempDir> {
+    tempfile::Builder::new().prefix("fetch-").permissions(Permissions::from_mode(0o700)).tempdir()
 }
 
 fn attempts(args: &Args, folder: Option<&TempDir>) -> Result<Attempts> {
