@@ -34,4 +34,5 @@ mod tarsort;
 mod tarsplit;
 mod tarvideo;
 mod tarvideo_recipes;
+mod trust;
 mod urlcat;
