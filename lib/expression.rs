@@ -21,6 +21,7 @@ pub struct Expression {
 impl Expression {
     /// Compiles `text`.
     pub fn parse(text: &str) -> Result<Self> {
+        check_length(text)?;
         let program = Program::compile(text).map_err(|err| anyhow!("{}", one_line(&err.to_string())))?;
         let variables = program.references().variables().into_iter().map(str::to_owned).collect();
         Ok(Expression { program, variables, env: Arc::new(Env::stdlib()) })
@@ -44,6 +45,33 @@ impl Expression {
             Err(err) => bail!("{}", one_line(&err.to_string())),
         }
     }
+}
+
+/// Each operator may cost the parser and the interpreter a call within a call, and stacks end.
+const MAX_OPERATORS: usize = 1000;
+/// Beyond 64 KB the parser cannot say where a mistake is.
+const MAX_BYTES: usize = 60_000;
+
+/// Refuses what no person wrote. What stands in quotes, and lists as long as they fit, are free.
+fn check_length(text: &str) -> Result<()> {
+    if text.len() > MAX_BYTES {
+        bail!("more than {MAX_BYTES} bytes");
+    }
+    let (mut operators, mut quote, mut escaped) = (0, None, false);
+    for byte in text.bytes() {
+        match (byte, quote) {
+            _ if std::mem::take(&mut escaped) => {}
+            (b'\\', Some(_)) => escaped = true,
+            (_, Some(open)) if byte == open => quote = None,
+            (_, Some(_)) => {}
+            (b'\'' | b'"', None) => quote = Some(byte),
+            _ => operators += usize::from(b"+-*/%.!?:&|<>=([{".contains(&byte)),
+        }
+    }
+    if operators > MAX_OPERATORS {
+        bail!("more than {MAX_OPERATORS} operators");
+    }
+    Ok(())
 }
 
 /// A JSON value as the language sees it: whole numbers are integers.
@@ -129,6 +157,15 @@ mod tests {
         for bad in ["json.height > 1", "nothing", "key", "json.width > 'a'", "1 +", "", "a b", "'\\"] {
             assert!(holds(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_no_person_wrote_is_refused() {
+        for (piece, n) in [("+1", 900), ("+1", 20_000), (".x", 900), (".x", 20_000), ("&&true", 900), (" ", 70_000)] {
+            _ = holds(&format!("1{}", piece.repeat(n)));
+        }
+        assert!(Expression::parse(&format!("1{} > 0", "+1".repeat(1001))).is_err());
+        assert!(holds(&format!("key in [{}'train/cat-1']", "'a.b+c', ".repeat(3000))).unwrap());
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub mod rank;
 pub mod report;
 pub mod sample;
 pub mod scratch;
+pub mod secret;
 pub mod select;
 pub mod shard;
 pub mod signals;

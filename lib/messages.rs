@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::progress;
+use crate::secret;
 
 static TOOL: OnceLock<String> = OnceLock::new();
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Normal as u8);
@@ -68,8 +69,9 @@ fn say(text: &str) {
     });
 }
 
-/// Control characters, which may come from hostile data, as Rust escapes.
+/// Control characters, which may come from hostile data, as Rust escapes; secrets in URLs as `***`.
 pub fn escape(text: &str) -> String {
+    let text = secret::mask(text);
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() {

@@ -11,6 +11,10 @@ use crate::store;
 
 /// More names than any dataset has shards: a typing error, not a list.
 const MAX_NAMES: usize = 10_000_000;
+/// More braces than this in one name, in each other or in a row, are no pattern that somebody wrote.
+const MAX_BRACES: usize = 100;
+/// Braces that hold no list are looked at so often: each costs a look at the rest of the text.
+const MAX_TRIES: usize = 1000;
 
 /// All names that `spec` stands for, in order. A file that exists under `spec` itself is that
 /// file; the command of a `pipe:` is expanded, but not cut at `::`.
@@ -64,10 +68,16 @@ fn list_patterns(names: Vec<String>) -> Result<Vec<String>> {
 }
 
 fn expand_braces(text: &str) -> Result<Vec<String>> {
+    expand_within(text, MAX_BRACES)
+}
+
+/// Each brace costs a call within a call: `left` bounds how deep they go.
+fn expand_within(text: &str, left: usize) -> Result<Vec<String>> {
     let Some((before, inside, after)) = first_brace(text) else { return Ok(vec![text.to_owned()]) };
-    let tails = expand_braces(after)?;
+    let Some(left) = left.checked_sub(1) else { bail!("more than {MAX_BRACES} braces") };
+    let tails = expand_within(after, left)?;
     let mut names = Vec::new();
-    for choice in choices(inside)? {
+    for choice in choices(inside, left)? {
         if names.len() + tails.len() > MAX_NAMES {
             bail!("more than {MAX_NAMES} names");
         }
@@ -79,8 +89,9 @@ fn expand_braces(text: &str) -> Result<Vec<String>> {
 /// The parts around the first braces that hold a range or a list; others, such as `${x}` in a
 /// command, are left alone.
 fn first_brace(text: &str) -> Option<(&str, &str, &str)> {
-    let mut from = 0;
-    while let Some(open) = text[from..].find('{').map(|at| from + at) {
+    let (mut from, mut tries) = (0, 0);
+    while let Some(open) = text[from..].find('{').map(|at| from + at).filter(|_| tries < MAX_TRIES) {
+        tries += 1;
         if let Some(close) = matching(text, open) {
             let inside = &text[open + 1..close];
             let is_list = split_list(inside).len() > 1 || range(inside).is_some();
@@ -108,7 +119,7 @@ fn matching(text: &str, open: usize) -> Option<usize> {
     None
 }
 
-fn choices(inside: &str) -> Result<Vec<String>> {
+fn choices(inside: &str, left: usize) -> Result<Vec<String>> {
     if let Some((from, to, width)) = range(inside) {
         if from.abs_diff(to) >= MAX_NAMES as u64 {
             bail!("more than {MAX_NAMES} names");
@@ -122,7 +133,10 @@ fn choices(inside: &str) -> Result<Vec<String>> {
     }
     let mut all = Vec::new();
     for item in split_list(inside) {
-        all.extend(expand_braces(item)?);
+        all.extend(expand_within(item, left)?);
+        if all.len() > MAX_NAMES {
+            bail!("more than {MAX_NAMES} names");
+        }
     }
     Ok(all)
 }
@@ -132,7 +146,9 @@ fn range(inside: &str) -> Option<(i64, i64, usize)> {
     let (from, to) = inside.split_once("..")?;
     let padded = [from, to].iter().any(|end| end.len() > 1 && end.trim_start_matches('-').starts_with('0'));
     let width = if padded { from.len().max(to.len()) } else { 0 };
-    Some((from.parse().ok()?, to.parse().ok()?, width))
+    // No number that fits has more digits.
+    let sensible = width <= 32;
+    Some((from.parse().ok()?, to.parse().ok()?, width)).filter(|_| sensible)
 }
 
 /// Cuts at the commas that are in no braces of their own.
@@ -185,6 +201,11 @@ mod tests {
 
     #[test]
     fn absurd_ranges_are_refused() {
+        assert_eq!(names(&format!("{{{}1..2}}", "0".repeat(70_000))).len(), 70_006);
+        assert_eq!(expand(&"{".repeat(500_000)).unwrap().len(), 1);
+        for deep in ["{a,b", "{1..1}"] {
+            assert!(expand(&(deep.repeat(50_000) + &"}".repeat(50_000))).is_err());
+        }
         assert!(expand("{0..99999999999}").is_err());
         assert!(expand("{0..9999}{0..9999}").is_err());
         assert!(expand("{-9223372036854775808..9223372036854775807}").is_err());

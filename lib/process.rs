@@ -85,9 +85,34 @@ pub fn quote(word: &str) -> String {
     }
 }
 
+/// A command with `word`, quoted, in all its `places`, such as `{}`. What the word itself holds is no place.
+pub fn fill(command: &str, places: &[&str], word: &str) -> String {
+    let (mut script, mut rest) = (String::new(), command);
+    let next = |rest: &str| places.iter().filter_map(|place| Some((rest.find(place)?, place.len()))).min();
+    while let Some((at, length)) = next(rest) {
+        script += &rest[..at];
+        script += &quote(word);
+        rest = &rest[at + length..];
+    }
+    script + rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_with_places_in_it_is_put_in_once() {
+        let hostile = "{}%s{url}'$(echo out)";
+        for (command, expected) in
+            [("printf '%.99s|' %s", "PLACE|"), ("printf '<%q>' {} >&2; printf '%.99s|' {} x {}", "PLACE|x|PLACE|")]
+        {
+            let command = command.replace("%.99s", "%b");
+            let told = shell(&fill(&command, &["{}", "%s"], hostile)).output().unwrap();
+            assert_eq!(String::from_utf8(told.stdout).unwrap(), expected.replace("PLACE", hostile));
+        }
+        assert_eq!(fill("no place", &["{}"], "x"), "no place");
+    }
 
     #[test]
     fn a_quoted_word_is_one_word() {

@@ -130,7 +130,7 @@ impl Stream {
         let mut total = 0;
         while let Some((entry, field)) = self.next_member()? {
             self.refuse_twice(&entry, &field)?;
-            total += entry.size;
+            total = u64::saturating_add(total, entry.size); // a claim, not yet backed by bytes
             if total > limit {
                 self.tally.fail("too_large");
                 messages::detail(&format!("{}: {}: larger than {limit} bytes", self.name, sample.key));

@@ -7,14 +7,14 @@ use std::process::Stdio;
 use crate::support::{Archive, Run, archives, dir, list, members, names, run, status, tool};
 
 /// A tool, the flags that make it do nothing to the samples, and where its output appears.
-struct Subject {
-    tool: &'static str,
-    flags: &'static [&'static str],
-    output: Output,
+pub struct Subject {
+    pub tool: &'static str,
+    pub flags: &'static [&'static str],
+    pub output: Output,
 }
 
 #[derive(PartialEq)]
-enum Output {
+pub enum Output {
     /// One archive on stdout.
     Archive,
     /// Archives in the folder `out`.
@@ -25,7 +25,7 @@ enum Output {
     Listing,
 }
 
-const SUBJECTS: &[Subject] = &[
+pub const SUBJECTS: &[Subject] = &[
     Subject { tool: "tarcat", flags: &[], output: Output::Archive },
     Subject { tool: "tarcat", flags: &["--select", "true", "--max-bad", "0"], output: Output::Archive },
     Subject { tool: "tarproc", flags: &["-c", ":", "-o", "-"], output: Output::Archive },
@@ -43,7 +43,7 @@ const SUBJECTS: &[Subject] = &[
 ];
 
 impl Subject {
-    fn run(&self, folder: &Path, more: &[&str]) -> Run {
+    pub fn run(&self, folder: &Path, more: &[&str]) -> Run {
         run(self.tool, self.flags.iter().chain(more)).cwd(folder)
     }
 

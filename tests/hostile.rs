@@ -120,6 +120,26 @@ fn a_nul_in_a_pax_path_is_a_coded_failure() {
 }
 
 #[test]
+fn a_file_with_a_slash_at_its_end_is_a_folder_and_its_data_is_passed_over() {
+    let archive = Archive::new().file("a.x/", &[7; 700]).file("b.txt", b"b").whole();
+    let out =
+        run("tarcat", [""; 0]).stdin(archive).done().status(0).stderr("tarcat: 1 sample; dropped 1 (1 directory)");
+    assert_eq!(names(&out.stdout()), ["b.txt"]);
+}
+
+#[test]
+fn names_are_read_with_their_prefix_whatever_version_the_header_has() {
+    let mut header = tar::Header::new_ustar();
+    header.set_path("b.txt").unwrap();
+    header.as_mut_bytes()[263..265].copy_from_slice(&[0, 0]);
+    header.as_mut_bytes()[345..349].copy_from_slice(b"../a");
+    header.set_size(0);
+    header.set_cksum();
+    let archive = [header.as_bytes().as_slice(), &Archive::new().file("c.txt", b"c").whole()].concat();
+    run("tarcat", [""; 0]).stdin(archive).done().status(0).stderr("tarcat: 1 sample; failed 1 (1 name_parent)");
+}
+
+#[test]
 fn sparse_files_are_reported_and_not_misread() {
     let folder = dir();
     let script = "truncate -s 10M hole.bin; printf x >> hole.bin; printf y > next.txt

@@ -36,5 +36,6 @@ mod tarsort;
 mod tarsplit;
 mod tarvideo;
 mod tarvideo_recipes;
+mod trust;
 mod urlcat;
 mod video2dataset;

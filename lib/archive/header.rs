@@ -88,8 +88,14 @@ pub(super) fn sparse_continues(block: &[u8; BLOCK], first: bool) -> bool {
     block[if first { 482 } else { 504 }] != 0
 }
 
+/// The name, behind the prefix where the magic says that there is one, whatever version follows: GNU tar's rule.
 pub(super) fn path(block: &[u8; BLOCK]) -> Cow<'_, [u8]> {
-    view(block).path_bytes()
+    let text = |field: std::ops::Range<usize>| block[field].split(|&b| b == 0).next().unwrap_or_default();
+    let (name, prefix) = (text(0..100), text(345..500));
+    if &block[257..263] != b"ustar\0" || prefix.is_empty() {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned([prefix, b"/", name].concat())
 }
 
 /// What extended headers say of the member after them.
@@ -168,6 +174,18 @@ mod tests {
     fn malformed_pax_records_are_refused() {
         for bad in [&b"3"[..], b"99 path=a\n", b"8 path=a\n", b"x path=a\n", b"8 patha\n", b"0 path=a\n"] {
             assert!(Extended::default().take_pax(bad).is_none(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_counts_where_the_magic_has_one() {
+        for (magic, expected) in
+            [(b"ustar\x0000", "p/n"), (b"ustar\0\0\0", "p/n"), (b"ustar  \0", "n"), (b"\0\0\0\0\0\0\0\0", "n")]
+        {
+            let mut block = [0; BLOCK];
+            (block[0], block[345]) = (b'n', b'p');
+            block[257..265].copy_from_slice(magic);
+            assert_eq!(path(&block), expected.as_bytes(), "{magic:?}");
         }
     }
 

@@ -177,12 +177,13 @@ impl Reader {
         if kind == Kind::File && extended.sparse {
             kind = Kind::Sparse;
         }
+        let has_data = kind.has_data();
         if kind == Kind::File && path.ends_with(b"/") {
             kind = Kind::Directory; // how tar said it before there was a type for it
         }
         let size = self.number(extended.size.map_or_else(|| header::view(block).entry_size(), Ok))?;
         let mtime = extended.mtime.unwrap_or_else(|| header::view(block).mtime().unwrap_or(0));
-        if kind.has_data() {
+        if has_data {
             (self.remaining, self.padding) = (size, padding(size));
         }
         Ok(Entry { path, size, mtime, kind, offset, header: blocks })
@@ -283,8 +284,13 @@ impl Reader {
         }
     }
 
+    /// A size. Files have no larger ones than an offset in them can be, so that sums of sizes are safe.
     fn number(&self, value: io::Result<u64>) -> Result<u64, Fault> {
-        value.map_err(|_| self.damaged("a size that is no number".into()))
+        match value {
+            Ok(size) if size <= i64::MAX as u64 => Ok(size),
+            Ok(size) => Err(self.damaged(format!("a size of {size} bytes"))),
+            Err(_) => Err(self.damaged("a size that is no number".into())),
+        }
     }
 
     fn damaged(&self, what: String) -> Fault {

@@ -15,8 +15,9 @@ use std::os::fd::AsFd;
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::compression;
-use crate::process::{Process, quote};
+use crate::process::{self, Process};
 use crate::progress;
+use crate::secret;
 #[cfg(feature = "stores")]
 use crate::store;
 
@@ -98,9 +99,9 @@ pub fn stored_bytes(name: &str) -> Option<u64> {
     found.is_file().then_some(found.len())
 }
 
-/// What messages call a source.
+/// What messages call a source, and what samples say of where they are from.
 pub fn display(name: &str) -> String {
-    if name == "-" { "stdin".into() } else { name.into() }
+    if name == "-" { "stdin".into() } else { secret::mask(name).into_owned() }
 }
 
 /// The part before `://`, or `file` for `file:PATH`.
@@ -125,7 +126,7 @@ pub fn path_of(name: &str) -> &str {
 pub(crate) fn command_for(variable: &str, name: &str) -> Option<String> {
     let scheme = scheme(name)?.to_ascii_uppercase().replace(['+', '-', '.'], "_");
     let command = std::env::var(format!("{variable}_{scheme}")).ok()?;
-    Some(command.replace("{url}", &quote(name)).replace("{}", &quote(name)))
+    Some(process::fill(&command, &["{url}", "{}"], name))
 }
 
 pub(crate) fn no_client(variable: &str, scheme: &str) -> String {

@@ -7,30 +7,37 @@ use anyhow::Result;
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{Schema, SchemaRef};
 
-use super::{Column, Columns, Flow, Visitor, batch};
+use super::{Column, Columns, Flow, Visitor, batch, claims};
+use crate::guard::unless_damaged;
 
 pub fn schema(file: &File) -> Result<Vec<Column>> {
     Ok(batch::columns(arrow_schema(file)?.as_ref()))
 }
 
 pub fn arrow_schema(file: &File) -> Result<SchemaRef> {
-    Ok(match is_file(file)? {
-        true => FileReader::try_new(BufReader::new(file), None)?.schema(),
-        false => StreamReader::try_new(BufReader::new(file), None)?.schema(),
+    check(file)?;
+    unless_damaged(|| {
+        Ok(match is_file(file)? {
+            true => FileReader::try_new(BufReader::new(file), None)?.schema(),
+            false => StreamReader::try_new(BufReader::new(file), None)?.schema(),
+        })
     })
 }
 
 pub fn visit(file: File, columns: &Columns, visitor: &mut dyn Visitor) -> Result<Flow> {
+    let projection = Some(wanted(arrow_schema(&file)?.as_ref(), columns));
+    (&file).seek(SeekFrom::Start(0))?;
     if is_file(&file)? {
-        let whole = FileReader::try_new(BufReader::new(&file), None)?;
-        let projection = wanted(&whole.schema(), columns);
-        batch::visit_all(FileReader::try_new(BufReader::new(&file), Some(projection))?, visitor)
+        let batches = unless_damaged(|| Ok(FileReader::try_new(BufReader::new(&file), projection)?))?;
+        batch::visit_all(batches, visitor)
     } else {
-        let whole = StreamReader::try_new(BufReader::new(&file), None)?;
-        let projection = wanted(&whole.schema(), columns);
-        (&file).seek(SeekFrom::Start(0))?;
-        batch::visit_all(StreamReader::try_new(BufReader::new(&file), Some(projection))?, visitor)
+        let batches = unless_damaged(|| Ok(StreamReader::try_new(BufReader::new(&file), projection)?))?;
+        batch::visit_all(batches, visitor)
     }
+}
+
+fn check(file: &File) -> Result<()> {
+    if is_file(file)? { claims::check_file(file) } else { claims::check_stream(file) }
 }
 
 fn wanted(schema: &Schema, columns: &Columns) -> Vec<usize> {

@@ -9,14 +9,15 @@ use arrow_schema::{ArrowError, DataType, Field, Schema};
 use serde_json::{Map, Value};
 
 use super::{Cell, Column, Flow, Row, Visitor};
+use crate::guard::unless_damaged;
 
 /// Shows all batches of a table in turn, until the visitor has seen enough.
 pub fn visit_all(
-    batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
+    mut batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
     visitor: &mut dyn Visitor,
 ) -> Result<Flow> {
     let mut row = 1;
-    for read in batches {
+    while let Some(read) = unless_damaged(|| Ok(batches.next())).with_context(|| format!("row {row}"))? {
         let read = read.map_err(|err| anyhow!("row {row}: {err}"))?;
         if visit(&read, row, visitor)?.is_break() {
             return Ok(Flow::Break(()));
@@ -30,8 +31,9 @@ pub fn visit_all(
 pub fn visit(batch: &RecordBatch, first: u64, visitor: &mut dyn Visitor) -> Result<Flow> {
     let schema = batch.schema();
     let columns: Vec<(&str, Cells<'_>)> = (schema.fields().iter().zip(batch.columns()))
-        .map(|(field, array)| Ok((field.name().as_str(), Cells::new(array)?)))
-        .collect::<Result<_>>()?;
+        .map(|(field, array)| Ok((field.name().as_str(), unless_damaged(|| Cells::new(array))?)))
+        .collect::<Result<_>>()
+        .with_context(|| format!("row {first}"))?;
     let mut cells = Vec::with_capacity(columns.len());
     for row in 0..batch.num_rows() {
         cells.clear();

@@ -8,6 +8,7 @@ mod array;
 mod arrow;
 mod batch;
 mod cell;
+mod claims;
 mod columns;
 mod csv;
 mod export;

@@ -43,6 +43,29 @@ fn endless_webp(frames: usize) -> Vec<u8> {
     riff(b"RIFF", &body)
 }
 
+/// Images that no tool can use: what each is, its bytes, and the code under which tarresize counts it.
+pub fn corpus() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    let (whole, small) = (jpeg(&photo(200, 160)), png(photo(50, 40)));
+    vec![
+        ("nothing", vec![], "unsupported"),
+        ("a page", b"<!DOCTYPE html><html>not found</html>".to_vec(), "unsupported"),
+        (
+            "an SVG that names a file",
+            b"<svg xmlns='http://www.w3.org/2000/svg'><image href='file:///etc/passwd'/></svg>".to_vec(),
+            "unsupported",
+        ),
+        ("noise", noise(7, 5_000), "unsupported"),
+        ("a JPEG of markers alone", b"\xff\xd8\xff\xd9".to_vec(), "decode"),
+        ("a JPEG cut in its head", whole[..30].to_vec(), "truncated"),
+        ("a JPEG cut in its data", whole[..whole.len() / 2].to_vec(), "truncated"),
+        ("a JPEG of 65,500 by 65,500", vast_jpeg(65_500), "bomb"),
+        ("a PNG of magic alone", b"\x89PNG\r\n\x1a\n".to_vec(), "truncated"),
+        ("a PNG of 60,000 by 60,000", vast_png(60_000), "bomb"),
+        ("a PNG cut in its data", small[..small.len() / 2].to_vec(), "truncated"),
+        ("a WebP of 10,000 frames", endless_webp(10_000), "bomb"),
+    ]
+}
+
 #[test]
 fn bombs_are_refused_before_they_are_decoded() {
     for bytes in [vast_png(60_000), vast_jpeg(65_500), endless_webp(10_000)] {

@@ -2,7 +2,7 @@
 
 mod colors;
 mod fields;
-mod hostile;
+pub mod hostile;
 mod sizes;
 mod streams;
 

@@ -154,8 +154,8 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     pub contact: Option<String>,
 
-    /// Send this header with every request
-    #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = header)]
+    /// Send this header with every request; @FILE reads it from FILE, where no list of processes shows it
+    #[arg(short = 'H', long, value_name = "NAME: VALUE|@FILE", value_parser = header)]
     pub header: Vec<(HeaderName, HeaderValue)>,
 
     /// Connect to private, loopback and link-local addresses too
@@ -349,6 +349,10 @@ fn name_server(text: &str) -> Result<SocketAddr> {
 }
 
 fn header(text: &str) -> Result<(HeaderName, HeaderValue)> {
+    let text = match text.strip_prefix('@') {
+        Some(file) => &std::fs::read_to_string(file).with_context(|| file.to_owned())?,
+        None => text,
+    };
     let (name, value) = text.split_once(':').context("not of the form NAME: VALUE")?;
     Ok((name.trim().parse()?, value.trim().parse()?))
 }

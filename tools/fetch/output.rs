@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use tarpipe::ledger::Ledger;
 use tarpipe::report::Tally;
 use tarpipe::sample::{Member, Sample};
+use tarpipe::secret::mask_users;
 use tarpipe::shard::Shard;
 use tarpipe::{messages, name, progress};
 
@@ -13,6 +14,7 @@ use super::entry::Entry;
 use super::failure::{Code, Failure};
 use super::flags::Args;
 use super::hash::Hash;
+use super::request::Trace;
 use super::schedule::Done;
 use super::stats::Stats;
 
@@ -90,11 +92,11 @@ impl Output {
         let trace = first.map_or(&job.trace, |file| &file.trace);
         Entry {
             key: job.row.key.clone(),
-            url: if failure.is_some() { job.url() } else { job.row.url(0) }.to_owned(),
+            url: mask_users(if failure.is_some() { job.url() } else { job.row.url(0) }).into_owned(),
             code: failure.map(|failure| failure.code.name()),
-            error_message: failure.map(|failure| failure.why.clone()),
+            error_message: failure.map(|failure| mask_users(&failure.why).into_owned()),
             http_status: trace.http_status,
-            final_url: trace.final_url.clone(),
+            final_url: final_url(trace),
             bytes: job.files.iter().map(|file| file.data.len() as u64).sum(),
             mime: first.map(|file| file.mime.clone()).or_else(|| trace.mime.clone()),
             attempts: job.attempts,
@@ -137,7 +139,7 @@ impl Output {
 
     fn facts(&self, file: &File) -> Map<String, Value> {
         let mut facts = Map::new();
-        facts.insert("final_url".into(), json!(file.trace.final_url));
+        facts.insert("final_url".into(), json!(final_url(&file.trace)));
         facts.insert("http_status".into(), json!(file.trace.http_status));
         facts.insert("mime".into(), file.mime.as_str().into());
         facts.insert("bytes".into(), file.data.len().into());
@@ -148,11 +150,17 @@ impl Output {
     }
 }
 
-/// Every column of the row.
+/// Where redirects led, without the password for it.
+fn final_url(trace: &Trace) -> Option<String> {
+    trace.final_url.as_deref().map(|url| mask_users(url).into_owned())
+}
+
+/// Every column of the row. The password in a URL opened it, and goes no further.
 fn columns(job: &mut Job) -> Map<String, Value> {
     let mut json = Map::new();
     json.insert("key".into(), job.row.key.as_str().into());
-    json.insert("url".into(), if job.row.is_list { job.row.urls.clone().into() } else { job.row.url(0).into() });
+    let mut urls = job.row.urls.iter().map(|url| Value::from(mask_users(url)));
+    json.insert("url".into(), if job.row.is_list { urls.collect() } else { urls.next().unwrap_or_else(|| "".into()) });
     if let Some(caption) = &job.row.caption {
         json.insert("caption".into(), caption.as_str().into());
     }
@@ -166,7 +174,7 @@ fn failed_sample(job: &mut Job, failure: &Failure) -> Sample {
     json.insert("status".into(), "failed".into());
     json.insert("tool".into(), messages::tool().into());
     json.insert("code".into(), failure.code.name().into());
-    json.insert("error_message".into(), failure.why.as_str().into());
+    json.insert("error_message".into(), mask_users(&failure.why).into());
     json.insert("http_status".into(), json!(job.trace.http_status));
     let member = Member::new("json", Value::Object(json).to_string().into_bytes());
     Sample { key: job.row.key.clone(), mtime: 0, source: job.url().into(), members: vec![member] }

@@ -86,8 +86,7 @@ impl Via {
     async fn run_command(&self, url: &str, out: &Path, limits: &Limits) -> Result<Vec<u8>, Failure> {
         let to_file = self.words.iter().any(|word| word.contains("{out}"));
         let place = out.to_string_lossy();
-        let words: Vec<String> =
-            self.words.iter().map(|word| word.replace("{url}", url).replace("{out}", &place)).collect();
+        let words: Vec<String> = self.words.iter().map(|word| fill(word, url, &place)).collect();
         let fetched = self.run(&words, out, Judge { output: to_file, of: judge }, limits).await;
         let data = match (&fetched, to_file) {
             (Ok(_), true) => read_file(out, limits).await,
@@ -108,6 +107,12 @@ impl Via {
         drop(group);
         result
     }
+}
+
+/// A word with its places filled. What the URL itself holds is no place.
+fn fill(word: &str, url: &str, out: &str) -> String {
+    let pieces = word.split("{url}").map(|piece| piece.replace("{out}", out));
+    pieces.collect::<Vec<_>>().join(url)
 }
 
 /// How a command is to be understood.

@@ -86,7 +86,7 @@ impl Runner {
             record.state = State::Done;
             return Ok(record);
         }
-        let script = self.templates.pipeline.fill_quoted(item);
+        let script = self.templates.pipeline.fill(item);
         let started = Instant::now();
         let mut delay = FIRST_DELAY;
         loop {

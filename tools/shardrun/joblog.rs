@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use tarpipe::secret::mask;
 
 use crate::folder::Folder;
 use crate::items::Item;
@@ -32,7 +33,7 @@ pub enum State {
 pub struct Record {
     /// The index of the item.
     pub item: u64,
-    /// Its value.
+    /// Its value, without the secrets in it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shard: String,
     /// What became of it.
@@ -89,7 +90,7 @@ impl Record {
     fn new(item: u64, shard: String, start: f64) -> Self {
         Record {
             item,
-            shard,
+            shard: mask(&shard).into_owned(),
             state: State::Failed,
             host: String::new(),
             start,
@@ -123,6 +124,7 @@ impl JobLog {
         let mut record = record.clone();
         record.stderr = None;
         if let Some(message) = &mut record.message {
+            *message = mask(message).into_owned();
             shorten(message, MAX_MESSAGE);
         }
         let line = serde_json::to_string(&record)? + "\n";

@@ -112,7 +112,11 @@ impl Templates {
     }
 
     fn check_item(&self, item: &Item<'_>, seen: &mut Seen) -> Result<()> {
-        if self.pipeline.clashes(item) {
+        let outputs = || self.output.iter().chain(&self.also);
+        if let Some(output) = outputs().find(|template| template.becomes_command(item)) {
+            bail!(Usage(format!("item '{}' makes a command of its output: {}", item.value, output.fill(item))));
+        }
+        if self.pipeline.clashes(item) || outputs().any(|template| template.clashes(item)) {
             bail!(Usage(format!(
                 "item '{}' has characters that the shell knows, and its place is between quotes: write \"$SHARD\" there",
                 item.value

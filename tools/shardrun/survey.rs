@@ -1,6 +1,7 @@
 //! Where every item of a run stands: from the listing of outputs, the job log, and what the engine says.
 
 use anyhow::{Context, Result};
+use tarpipe::secret::mask;
 
 use crate::bundle;
 use crate::done;
@@ -43,7 +44,7 @@ pub struct Survey {
 /// Short messages of a pod leave the values of items out.
 fn name_shards(records: &mut [Option<Record>], items: &Items) {
     for record in records.iter_mut().flatten().filter(|record| record.shard.is_empty()) {
-        record.shard = items.with(record.item, |item| item.value.to_owned());
+        record.shard = items.with(record.item, |item| mask(item.value).into_owned());
     }
 }
 

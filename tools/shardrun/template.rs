@@ -14,6 +14,8 @@ use crate::quoting;
 #[derive(Clone, Debug)]
 pub struct Template {
     pieces: Vec<Piece>,
+    /// Whether a shell reads what is filled in.
+    is_script: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -47,18 +49,18 @@ impl Place {
 }
 
 impl Template {
-    /// A name to be made; `%04d` is the index too.
+    /// A name to be made; `%04d` is the index too. The name of a command, `pipe:…`, is a script as well.
     pub fn name(text: &str) -> Result<Self> {
-        Template::parse(text, true)
+        Template::parse(text, true, is_command(text))
     }
 
     /// A shell script; values are quoted when they are put in.
     pub fn script(text: &str) -> Result<Self> {
-        Template::parse(text, false)
+        Template::parse(text, false, true)
     }
 
-    fn parse(text: &str, is_name: bool) -> Result<Self> {
-        let quotes = if is_name { Vec::new() } else { quoting::quoted(text) };
+    fn parse(text: &str, is_name: bool, is_script: bool) -> Result<Self> {
+        let quotes = if is_script { quoting::quoted(text) } else { Vec::new() };
         let mut pieces = Vec::new();
         let (mut plain, mut at) = (String::new(), 0);
         while let Some(c) = text[at..].chars().next() {
@@ -81,7 +83,7 @@ impl Template {
             at += if place.is_some() { used } else { c.len_utf8() };
         }
         pieces.push(Piece::Text(plain));
-        Ok(Template { pieces })
+        Ok(Template { pieces, is_script })
     }
 
     /// What every name starts with that it makes; None where the item itself decides that.
@@ -93,25 +95,22 @@ impl Template {
         }
     }
 
-    /// The name for an item.
+    /// The name or the script for an item.
     pub fn fill(&self, item: &Item<'_>) -> String {
-        self.join(|place, width| place.value(item, width))
-    }
-
-    /// The script for an item.
-    pub fn fill_quoted(&self, item: &Item<'_>) -> String {
-        self.join(|place, width| quote(&place.value(item, width)))
-    }
-
-    fn join(&self, value: impl Fn(Place, usize) -> String) -> String {
         let mut out = String::new();
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.push_str(text),
-                Piece::Place { place, width, .. } => out.push_str(&value(*place, *width)),
+                Piece::Place { place, width, .. } if self.is_script => out.push_str(&quote(&place.value(item, *width))),
+                Piece::Place { place, width, .. } => out.push_str(&place.value(item, *width)),
             }
         }
         out
+    }
+
+    /// Whether an item makes a command of what was meant as a name.
+    pub fn becomes_command(&self, item: &Item<'_>) -> bool {
+        !self.is_script && is_command(&self.fill(item))
     }
 
     /// Whether a value that the shell must not see bare would end up between quotes of the script.
@@ -137,6 +136,11 @@ impl Place {
             Place::Ext => parts(item.value).2.to_owned(),
         }
     }
+}
+
+/// Whether a sink would run a name.
+fn is_command(name: &str) -> bool {
+    name.starts_with("pipe:") || name.starts_with('|')
 }
 
 /// Takes `{…}` or `{{…}}` off the start: how long it is and what it stands for, if it is a place.
@@ -188,7 +192,7 @@ mod tests {
     use super::*;
 
     fn fill(text: &str, value: &str) -> String {
-        Template::script(text).unwrap().fill_quoted(&Item { value, index: 7, count: 12 })
+        Template::script(text).unwrap().fill(&Item { value, index: 7, count: 12 })
     }
 
     #[test]
@@ -216,6 +220,16 @@ mod tests {
     fn numbers_of_c_are_for_names_only() {
         let name = Template::name("o-%04d-%d-100%.tar").unwrap();
         assert_eq!(name.fill(&Item { value: "v", index: 7, count: 12 }), "o-0007-7-100%.tar");
+    }
+
+    #[test]
+    fn a_value_in_the_name_of_a_command_is_quoted_and_never_makes_one() {
+        let item = Item { value: "|touch x", index: 7, count: 12 };
+        assert_eq!(Template::name("pipe:put %04d {}").unwrap().fill(&item), "pipe:put 0007 '|touch x'");
+        assert_eq!(Template::name("|put {}").unwrap().fill(&item), "|put '|touch x'");
+        assert!(Template::name("|put '{}'").unwrap().clashes(&item));
+        assert!(Template::name("{}.tar").unwrap().becomes_command(&item));
+        assert!(!Template::name("./{}.tar").unwrap().becomes_command(&item));
     }
 
     #[test]

@@ -10,8 +10,9 @@ use anyhow::{Context, Result, anyhow};
 use serde_json::json;
 use tarpipe::index;
 use tarpipe::messages;
-use tarpipe::process::{self, Process, quote};
+use tarpipe::process::{self, Process};
 use tarpipe::report::counted;
+use tarpipe::secret::mask;
 use tarpipe::sink::{self, Stored};
 use tarpipe::size;
 use tarpipe::source;
@@ -101,7 +102,7 @@ impl Finishing {
         if self.stats {
             let Stored { bytes: stored_bytes, sha256 } = stored;
             let stats = json!({
-                "shard": name, "samples": samples, "bytes": bytes, "stored_bytes": stored_bytes,
+                "shard": mask(&name), "samples": samples, "bytes": bytes, "stored_bytes": stored_bytes,
                 "fields": fields, "sha256": sha256, "closed_by": limit,
             });
             sink::write_text(&index::sidecar(&name, "stats.json"), &format!("{stats:#}\n"))?;
@@ -113,7 +114,7 @@ impl Finishing {
     }
 
     fn post(&self, command: &str, name: &str) -> Result<()> {
-        let script = command.replace("{}", &quote(name)).replace("%s", &quote(name));
+        let script = process::fill(command, &["{}", "%s"], name);
         let run = Process::spawn(process::shell(&script).stdin(Stdio::null()).stdout(std::io::stderr()));
         run.and_then(Process::wait).with_context(|| format!("{name}: --post"))?;
         if self.delete {

@@ -129,7 +129,7 @@ pub fn script(job: &Job) -> Result<String> {
     let mut text = String::new();
     for &index in &job.todo {
         job.items.with(index, |item| -> Result<()> {
-            let script = quote(&templates.pipeline.fill_quoted(item));
+            let script = quote(&templates.pipeline.fill(item));
             let env = format!("SHARD={} SHARD_INDEX={index} SHARD_COUNT={}", quote(item.value), item.count);
             let output = templates.output.as_ref().map(|output| format!(" > {}", quote(&output.fill(item))));
             Ok(writeln!(text, "{env} bash -o pipefail -eu -c {script}{}", output.unwrap_or_default())?)

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use tarpipe::cli::Outcome;
+use tarpipe::secret::mask;
 
 use crate::engine;
 use crate::folder::Folder;
@@ -52,7 +53,7 @@ fn print(survey: &Survey, index: u64, is_asked: bool) -> Result<()> {
         .and_then(|record| record.message.as_deref())
         .map_or_else(String::new, |what| format!(": {what}"));
     let mut out = io::stdout().lock();
-    writeln!(out, "==> item {index} ({}){what}", survey.items.value(index))?;
+    writeln!(out, "==> item {index} ({}){what}", mask(&survey.items.value(index)))?;
     if let Some(mut said) = said {
         io::copy(&mut said, &mut out)?;
     }

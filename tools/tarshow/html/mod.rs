@@ -17,6 +17,7 @@ use std::io::Write;
 use anyhow::{Result, bail};
 use tarpipe::cli::Usage;
 use tarpipe::report::Tally;
+use tarpipe::secret::mask;
 use tarpipe::sink::{Options, Sink};
 
 use crate::args::Args;
@@ -40,7 +41,7 @@ pub fn write(args: &Args, file: &str) -> Result<Tally> {
     let mut sink = Sink::create(file, Options::default())?;
     let reports = args.report.iter().map(|name| Report::read(name)).collect::<Result<Vec<Report>>>()?;
     let taken = Taken::open(args)?;
-    let sources = taken.sources().to_vec();
+    let sources: Vec<String> = taken.sources().iter().map(|name| mask(name).into_owned()).collect();
     let maker = Maker::new(args, args.side, args.side);
     let mut summary = Summary::new(number);
     let reservoir = Reservoir::new(number, args.seed);
