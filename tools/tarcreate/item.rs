@@ -1,5 +1,6 @@
 //! What recipes are made of: samples to be, and what is refused.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tarpipe::name;
@@ -66,18 +67,17 @@ impl Job {
         if self.fields.is_empty() {
             return Some(Refusal::new("no_field", format!("sample {} has no field", self.key)));
         }
-        let mut seen: Vec<String> = Vec::new();
+        let mut seen: HashSet<String> = HashSet::new();
         for (field, _) in &self.fields {
             let path = format!("{}.{field}", self.key);
             if name::split(path.as_bytes()) != Ok((&self.key, field)) {
                 return Some(Refusal::new("bad_field", format!("'{field}' cannot be a field")));
             }
             let folded = field.to_ascii_lowercase(); // as loaders do
-            if seen.contains(&folded) {
+            if !seen.insert(folded) {
                 let why = format!("sample {}: field {field} stands twice", self.key);
                 return Some(Refusal::new("duplicate_field", why));
             }
-            seen.push(folded);
         }
         None
     }
