@@ -1,7 +1,7 @@
 """Instructions of a sample, counted: noise does not move them, so a slow-down shows on any machine.
 
-    scripts/benches/instructions.py [--bin DIR]           compare with instructions.json; status 1 beyond the margin
-    scripts/benches/instructions.py --bin DIR --accept    write the baseline anew
+    scripts/test --instructions             compare with instructions.json; status 1 beyond the margin
+    scripts/test --instructions --accept    write the baseline anew
 
 What is counted is the tool's own process (cachegrind, no simulation of caches), at two sizes: the difference is
 what the samples cost, without start-up. tarproc and tarvideo are not among them: they wait for programs by pidfd, a call
@@ -39,7 +39,7 @@ CASES = {
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bin", default=HERE.parent.parent / "target" / "release", type=pathlib.Path)
+    parser.add_argument("--bin", required=True, type=pathlib.Path, help="where the tools are")
     parser.add_argument("--accept", action="store_true", help="write the baseline anew")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

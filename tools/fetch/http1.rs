@@ -93,10 +93,10 @@ async fn read_head(stream: &mut Stream, text: &mut Vec<u8>) -> Result<Option<Par
     let mut looked = 0;
     loop {
         // What is no HTTP shows at once; after that only a whole head is worth another look.
-        if (looked == 0 && !text.is_empty()) || has_end(text, looked) {
-            if let Some(parsed) = parse(text)? {
-                return Ok(Some(parsed));
-            }
+        if ((looked == 0 && !text.is_empty()) || has_end(text, looked))
+            && let Some(parsed) = parse(text)?
+        {
+            return Ok(Some(parsed));
         }
         looked = text.len();
         if looked >= MAX_HEAD {
