@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Instructions of a sample, counted: noise does not move them, so a slow-down shows on any machine.
 
     scripts/test --instructions             compare with instructions.json; status 1 beyond the margin
