@@ -43,7 +43,7 @@ def compare(bench, python, base, photos, count, title):
         Contestant("img2dataset 1.47", theirs, env=environment, prepare=clean),
     ]
     bars = [Bar("img2dataset of tarpipe", "img2dataset 1.47", 3.0, measure) for measure in ("cpu", "wall")]
-    bench.compare(f"{count:,} URLs of {title} to 256, end to end", contestants, bars, count, "samples")
+    bench.compare(f"{count:,} URLs of {title} to 256, end to end", contestants, bars, count, "samples", headline="img2dataset of tarpipe")
     peaks = []
     for contestant in contestants:
         clean()

@@ -63,7 +63,7 @@ def compare(bench, programs, shard, env):
     writing = [
         Contestant("tarcat", [tarcat, shard, "-o", "s3://test/shard.tar"], env=env),
         Contestant("aws s3 cp", [aws, "s3", "cp", "--quiet", shard, "s3://test/aws.tar"], env=env),
-        Contestant("rclone copyto", [rclone, "copyto", shard, "s3:test/rclone.tar"], env=env),
+        Contestant("rclone copyto", [rclone, "copyto", "--ignore-times", shard, "s3:test/rclone.tar"], env=env),
     ]
     bars = [Bar("tarcat", "aws s3 cp", 1.5, "wall"), Bar("tarcat", "aws s3 cp", 1.5)]
     bench.compare(f"write {megabytes} MB to S3", writing, bars[:1], megabytes, "MB", headline="tarcat")
