@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use crate::failure::Failure;
 use crate::signals;
@@ -25,15 +25,36 @@ const PATIENCE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_m
 pub fn spawn(command: &mut Command) -> io::Result<(Child, OwnedFd)> {
     let mut child = spawn_patiently(command.process_group(0))?;
     signals::guard_group(child.id());
-    match rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+    match exit_of(&child) {
         Ok(exit) => Ok((child, exit)),
         Err(err) => {
             signals::end_group(child.id(), Signal::KILL);
             _ = child.wait();
             signals::release_group(child.id());
-            Err(err.into())
+            Err(err)
         }
     }
+}
+
+/// A descriptor that becomes readable when a child ends.
+pub fn exit_of(child: &Child) -> io::Result<OwnedFd> {
+    let pid = Pid::from_child(child);
+    match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        Err(Errno::NOSYS) => exit_by_thread(pid),
+        found => Ok(found?),
+    }
+}
+
+/// The same before Linux 5.3: a thread waits, and a pipe is closed.
+fn exit_by_thread(pid: Pid) -> io::Result<OwnedFd> {
+    let (exit, held) = io::pipe()?;
+    let wait = move || {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        _ = rustix::io::retry_on_intr(|| rustix::process::waitid(WaitId::Pid(pid), options));
+        drop(held);
+    };
+    std::thread::Builder::new().name("exit".to_owned()).spawn(wait)?;
+    Ok(exit.into())
 }
 
 /// Others' processes end: one that cannot be started now may be in a moment.
@@ -87,6 +108,11 @@ pub fn wait_ready(
     let mut events = fds.iter().map(|fd| !fd.revents().is_empty());
     let mut next = |fd: Option<BorrowedFd<'_>>| fd.is_some() && events.next().unwrap_or(false);
     Ok(Ready { exit: next(exit), stdin: next(stdin), stdout: next(stdout), stderr: next(stderr) })
+}
+
+/// Waits for one descriptor; false when the time is over first.
+pub fn wait_readable(fd: impl AsFd, until: Option<Instant>) -> io::Result<bool> {
+    Ok(wait_ready(None, None, Some(fd.as_fd()), None, until)?.stdout)
 }
 
 /// Reads once and hands the bytes on; at the end of the pipe, closes it.

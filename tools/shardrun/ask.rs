@@ -5,9 +5,8 @@ use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags};
+use anyhow::{Result, anyhow, bail};
+use tarpipe::child::{exit_of, wait_readable};
 
 /// Where each program comes from.
 const SOURCES: [(&str, &str); 7] = [
@@ -37,8 +36,8 @@ pub fn tell(words: &[&str], input: &str, limit: Duration) -> Result<String> {
     let input = input.to_owned();
     // A program may end before it has read everything; its status tells.
     std::thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(input.as_bytes())));
-    let exit = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    if !ends_by(&exit, Instant::now() + limit)? {
+    let exit = exit_of(&child)?;
+    if !wait_readable(&exit, Some(Instant::now() + limit))? {
         _ = child.kill();
         _ = child.wait();
         bail!("{program}: no answer within {} s", limit.as_secs());
@@ -71,15 +70,4 @@ fn drain(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String
         _ = pipe.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     })
-}
-
-fn ends_by(exit: &std::os::fd::OwnedFd, until: Instant) -> Result<bool> {
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(exit, PollFlags::IN)], Some(&left)) {
-            Err(rustix::io::Errno::INTR) => {}
-            ready => return Ok(ready.context("cannot wait for a program")? > 0),
-        }
-    }
 }

@@ -3,14 +3,15 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, test_kill_process_group};
+use rustix::process::{Pid, Signal, test_kill_process_group};
+use tarpipe::child::{exit_of, wait_readable};
 use tarpipe::compression::Compression;
 use tarpipe::process;
 use tarpipe::signals;
@@ -52,6 +53,8 @@ pub struct Made {
 
 /// What runs and where its output goes.
 pub struct Attempt<'a> {
+    /// The shell.
+    pub bash: &'a Path,
     /// The script, filled.
     pub script: &'a str,
     /// The environment of the item.
@@ -89,7 +92,7 @@ impl Attempt<'_> {
 
     fn spawn(&self, stderr: File) -> Result<Running, Failure> {
         let failed = |err: io::Error| Failure::new("system", format!("cannot start bash: {err}"));
-        let mut command = Command::new("bash");
+        let mut command = Command::new(self.bash);
         command.args(["-o", "pipefail", "-eu", "-c", self.script]).stdin(Stdio::null());
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         match self.output {
@@ -139,7 +142,7 @@ impl Running {
 
     /// Whether it ends before the deadline.
     fn wait_until(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
-        if let Ok(exit) = rustix::process::pidfd_open(Pid::from_child(&self.process), PidfdFlags::empty()) {
+        if let Ok(exit) = exit_of(&self.process) {
             return wait_readable(&exit, deadline);
         }
         // No descriptor is left to wait with.
@@ -166,19 +169,6 @@ impl Running {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-/// Whether there is something to read, or the end, before the deadline.
-fn wait_readable(fd: &impl AsFd, deadline: Option<Instant>) -> io::Result<bool> {
-    loop {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
-        match poll(&mut [PollFd::new(fd, PollFlags::IN)], left.as_ref()) {
-            Ok(ready) => return Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(err) => return Err(err.into()),
         }
     }
 }

@@ -85,7 +85,8 @@ fn open(directory: BorrowedFd<'_>, entry: &Entry) -> Result<OwnedFd, Failure> {
             let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
             let resolve = |flags| rustix::fs::openat2(directory, &entry.name, flags, Mode::empty(), inside);
             let target = resolve(OFlags::PATH | OFlags::CLOEXEC).map_err(|err| match err {
-                Errno::XDEV | Errno::LOOP | Errno::NOENT | Errno::NOSYS => leads_out(entry),
+                Errno::XDEV | Errno::LOOP | Errno::NOENT => leads_out(entry),
+                Errno::NOSYS => unknown_link(entry),
                 err => failed(err),
             })?;
             let found = rustix::fs::fstat(&target).map_err(failed)?;
@@ -101,6 +102,11 @@ fn open(directory: BorrowedFd<'_>, entry: &Entry) -> Result<OwnedFd, Failure> {
 fn leads_out(entry: &Entry) -> Failure {
     let what = format!("{} is a link to nothing in the sample's directory", entry.name.to_string_lossy());
     Failure::new("link_outside", what)
+}
+
+fn unknown_link(entry: &Entry) -> Failure {
+    let name = entry.name.to_string_lossy();
+    Failure::new("link_outside", format!("{name} is a link, and before Linux 5.6 none can be followed safely"))
 }
 
 fn not_a_file(entry: &Entry) -> Failure {

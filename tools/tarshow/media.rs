@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use serde_json::Value;
+use tarpipe::child::wait_readable;
 use tarpipe::signals;
 
 /// A probe that takes longer is given up.
@@ -53,16 +53,11 @@ fn answer(mut child: Child) -> Option<Vec<u8>> {
 }
 
 fn listen(pipe: std::os::fd::OwnedFd) -> Option<Vec<u8>> {
-    let (began, mut pipe, mut said) = (Instant::now(), File::from(pipe), Vec::new());
+    let (until, mut pipe, mut said) = (Instant::now() + PATIENCE, File::from(pipe), Vec::new());
     let mut buf = [0; 4096];
     loop {
-        let left = PATIENCE.checked_sub(began.elapsed())?;
-        let wait = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        match poll(&mut [PollFd::new(&pipe, PollFlags::IN)], Some(&wait)) {
-            Ok(0) => return None,
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(_) => return None,
-            Ok(_) => {}
+        if !wait_readable(&pipe, Some(until)).ok()? {
+            return None;
         }
         match pipe.read(&mut buf).ok()? {
             0 => return Some(said),

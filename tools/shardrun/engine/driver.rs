@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::Signal;
+use tarpipe::child::{exit_of, wait_readable};
 use tarpipe::cli::Usage;
 use tarpipe::signals;
 
@@ -35,13 +35,11 @@ pub fn run(job: &Job) -> Result<()> {
     command.args(&words[1..]).stdin(Stdio::null()).stdout(std::io::stderr()).process_group(0);
     let mut child = command.spawn().map_err(|err| cannot_start(&words[0], err))?;
     signals::guard_group(child.id());
-    let exit = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let exit = exit_of(&child)?;
     let id = child.id();
     signals::before_end(move |_| {
         signals::end_group(id, Signal::TERM);
-        let until = Instant::now() + LAST_WORDS;
-        let tick = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-        while Instant::now() < until && poll(&mut [PollFd::new(&exit, PollFlags::IN)], Some(&tick)) != Ok(1) {}
+        _ = wait_readable(&exit, Some(Instant::now() + LAST_WORDS));
     });
     let status = child.wait()?;
     signals::yield_to_signal();
