@@ -5,7 +5,7 @@
     spark-submit shardrun_driver.py spark SUBMISSION --run DIR --shardrun PATH
     ray job submit -- python3 shardrun_driver.py ray SUBMISSION --run DIR --shardrun PATH
 
-Every task is handed to `shardrun item -` on a worker; its result lines come back with its end and go to `shardrun
+Every task is handed to a `shardrun item` on a worker; its result lines come back with its end and go to `shardrun
 record DIR` at once. A task that could not work, or whose worker or node died, is repeated by the engine; when the engine
 gives up on it, its items are recorded as lost and the others go on. Works with any Spark master, `ray start` clusters,
 Ray Jobs and ray://, and in a program that has a session already: run_on_spark(context, …), run_on_ray(…).
@@ -25,9 +25,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
-Task = collections.namedtuple("Task", "stdin items")  # what `shardrun item -` reads; the numbers of its items
+Task = collections.namedtuple("Task", "stdin items")  # what `shardrun item` reads; the numbers of its items
 
 
 class Interrupted(BaseException):
@@ -41,29 +40,42 @@ class Trouble(Exception):
 # On a worker.
 
 
-def work(task, program):
-    """Result lines of a task; raises, so that the engine repeats it, when the worker could not work."""
+def work(stdin, program, stays=None):
+    """Result lines of a task by its stdin; raises, so that the engine repeats it, when the worker could not work.
+
+    `stays` is a list that lives as long as this process, should it get further tasks: a shardrun that waits for them
+    is left there."""
     program = program if os.access(program, os.X_OK) else shutil.which("shardrun") or program
-    # The other tools are installed beside it.
-    env = {**os.environ, "PATH": os.path.dirname(program) + os.pathsep + os.environ.get("PATH", "/usr/bin:/bin")}
-    lines, child = [], None
+    lines, child = [], stays.pop() if stays else None
     try:
-        # It ends with us: an engine that cancels a task may kill the worker alone. Not by the KILL that Ray sends
-        # to all of the worker's group, which would leave it no time to end what it has started.
-        words = [program, "item", "--parent", str(os.getpid()), "-"]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        child = subprocess.Popen(words, **pipes, env=env, start_new_session=True)
-        lines = child.communicate(task.stdin)[0].splitlines()
-        if child.returncode in (0, 3):
-            return lines
-        trouble = f"{program} item ended with status {child.returncode} on {os.uname().nodename}"
+        if child is None or child.poll() is not None:
+            child = serve(program)
+        child.stdin.write(stdin)
+        child.stdin.flush()
+        for line in child.stdout:
+            if line == "\n":
+                if stays is not None:
+                    stays.append(child)
+                return lines
+            lines.append(line.rstrip("\n"))
+        trouble = f"{program} item ended with status {child.wait()} on {os.uname().nodename}"
     except OSError as err:
         trouble = f"{program}: {err.strerror} on {os.uname().nodename}"
     finally:
-        if child and child.poll() is None:  # cancelled
-            child.terminate()
+        if child and not (stays and child in stays):
+            child.terminate()  # cancelled, or the last
             child.wait()
     raise Trouble(trouble, lines)
+
+
+def serve(program):
+    """A shardrun that runs task after task. It ends with us: an engine that cancels a task may kill the worker alone.
+    Not by the KILL that Ray sends to all of the worker's group, which would leave it no time to end what it has started."""
+    # The other tools are installed beside it.
+    env = {**os.environ, "PATH": os.path.dirname(program) + os.pathsep + os.environ.get("PATH", "/usr/bin:/bin")}
+    words = [program, "item", "--serve", "--parent", str(os.getpid())]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen(words, **pipes, env=env, start_new_session=True)
 
 
 def lost(task, message, lines=()):
@@ -156,7 +168,7 @@ def run_on_spark(context, tasks, program, record):
         last = TaskContext.get().attemptNumber() + 1 >= attempts
         for task in partition:
             try:
-                results.add(work(task, program))
+                results.add(work(task.stdin, program))
             except Trouble as err:
                 # A job that gives up on one task would lose the others: the trouble itself is the last result.
                 if not last:
@@ -239,7 +251,8 @@ def limit(conf, master, parallel):
 # Ray: a remote function each, as many at once as there is room for.
 
 RETRIES = 3  # by Ray, after the first attempt
-GROWTH = 10  # seconds between two looks at how large the cluster is
+WAITING = 10_000  # tasks at most that Ray knows of
+PAUSE = 0.05  # seconds in which results gather
 
 
 def run_on_ray(tasks, program, record, parallel=0, options=None):
@@ -249,29 +262,41 @@ def run_on_ray(tasks, program, record, parallel=0, options=None):
     if __name__ != "__main__":
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # what is imported is not sent along
     settings = {"num_cpus": 1, "scheduling_strategy": "SPREAD", "max_retries": RETRIES, "retry_exceptions": [Trouble]}
-    remote = ray.remote(work).options(**{**settings, **(options or {})})
-    program_ref = ray.put(program)
-    waiting, running, looked, most = iter(tasks), {}, 0, 0
+    stays = []  # each worker process gets a copy, which stays with it
+
+    def work_on(stdin, program):
+        return work(stdin, program, stays)
+
+    remote = ray.remote(work_on).options(**{**settings, **(options or {})})
+    waiting, running = iter(tasks), {}
+    # Many wait at the nodes, so that none is idle while results are gathered, which costs less for many at once. But
+    # Ray holds in memory all that is submitted; and a limit to what runs is a limit to what is submitted.
+    most, pause = (parallel, 0) if parallel else (WAITING, PAUSE)
     try:
         while True:
-            # Beyond what can run at once only enough to keep it busy: Ray holds all that is submitted in memory.
-            if time.monotonic() - looked > GROWTH:
-                looked, most = time.monotonic(), parallel or 2 * int(ray.cluster_resources().get("CPU", 1)) + 16
             if not record.is_over():
                 room = itertools.islice(waiting, most - len(running))
-                running.update((remote.remote(task, program_ref), task) for task in room)
+                running.update((remote.remote(task.stdin, program), task) for task in room)
             if not running:
                 return
-            ready, _ = ray.wait(list(running), num_returns=1)
-            more, _ = ray.wait(list(running), num_returns=len(running), timeout=0)
-            for reference in {*ready, *more}:
-                for line in lines_of(ray, reference, running.pop(reference)):
+            ray.wait(list(running), num_returns=1)
+            ready, _ = ray.wait(list(running), num_returns=len(running), timeout=pause)
+            for lines in lines_of_all(ray, ready, [running.pop(reference) for reference in ready]):
+                for line in lines:
                     record.line(line)
     except Interrupted:
         for reference in running:
             ray.cancel(reference, recursive=False)
         ray.wait(list(running), num_returns=len(running), timeout=10)
         raise
+
+
+def lines_of_all(ray, references, tasks):
+    """The result lines of each of these tasks."""
+    try:
+        return ray.get(references)
+    except Exception:  # of one of them
+        return [lines_of(ray, reference, task) for reference, task in zip(references, tasks)]
 
 
 def lines_of(ray, reference, task):

@@ -223,6 +223,22 @@ fn a_worker_needs_nothing_but_its_bundle() {
     let lost = format!("{}\n[[1,\"x\"]]\n", head("/no/such/folder"));
     run("shardrun", ["item", "-"]).stdin(lost).done().status(1).stderr_has("/no/such/folder: not on ");
     run("shardrun", ["item", "-"]).fails(1, "shardrun: stdin: empty: not even a plan");
+    // One that stays: an empty line after the results of each task.
+    let here = head(&path.display().to_string());
+    let tasks = format!("{here}\n[[7,\"x\"]]\n{here}\n[[5,\"b\"],[8,\"y\"]]\n");
+    let done = run("shardrun", ["item", "--serve"]).stdin(tasks.clone()).done().status(0);
+    let states: Vec<Option<String>> = done.stdout_text().lines().map(state).collect();
+    let expected = ["done", "", "failed", "done", ""].map(|state| (!state.is_empty()).then(|| state.to_owned()));
+    assert_eq!(states, expected);
+    assert_eq!((read(path, "7.txt"), read(path, "8.txt")), ("x\n".to_owned(), "y\n".to_owned()));
+    let done = run("shardrun", ["item", "--serve"]).stdin(tasks + "rubbish\n").done().status(1);
+    assert_eq!(done.stdout_text().lines().map(state).collect::<Vec<_>>(), expected);
+}
+
+/// What a line of results says; an empty line says nothing.
+fn state(line: &str) -> Option<String> {
+    let result: Value = serde_json::from_str(line).ok()?;
+    result["state"].as_str().map(str::to_owned)
 }
 
 /// A server as kubectl shows it, after the node of the first pod has gone, and the pod with it.

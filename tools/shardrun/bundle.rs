@@ -61,9 +61,20 @@ pub fn read(name: &str, task: usize) -> Result<(Head, Task)> {
 fn read_one(input: impl Read, skip: usize) -> Result<(Head, Task)> {
     let mut lines = BufReader::new(input).lines();
     let head = lines.next().context("empty: not even a plan")??;
-    let head = serde_json::from_str(&head).context("its first line is no plan")?;
     let Some(task) = lines.nth(skip) else { bail!("there is no task {skip}") };
-    Ok((head, serde_json::from_str(&task?).with_context(|| format!("task {skip} cannot be read"))?))
+    parse(&head, &task?).with_context(|| format!("task {skip}"))
+}
+
+/// A bundle of one task, of which there are more in `input`.
+pub fn read_next(input: &mut impl BufRead) -> Result<(Head, Task)> {
+    let (mut head, mut task) = (String::new(), String::new());
+    input.read_line(&mut head)?;
+    input.read_line(&mut task)?;
+    parse(&head, &task)
+}
+
+fn parse(head: &str, task: &str) -> Result<(Head, Task)> {
+    Ok((serde_json::from_str(head).context("no plan")?, serde_json::from_str(task).context("no list of items")?))
 }
 
 /// Shows every task of a folder of bundles, by its number.

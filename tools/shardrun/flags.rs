@@ -135,12 +135,16 @@ pub enum Command {
     #[command(hide = true)]
     Item {
         /// A bundle, - for stdin, or a submission in a run folder
+        #[arg(default_value = "-")]
         bundle: String,
         /// Which task of it [default: JOB_COMPLETION_INDEX, else the first]
         task: Option<usize>,
         /// Exit with 0 once every item has a result, good or bad: some engines run a failed task again
         #[arg(long = "final")]
         is_final: bool,
+        /// Run task after task, bundles of one task from stdin
+        #[arg(long, conflicts_with_all = ["bundle", "task", "is_final"])]
+        serve: bool,
         /// End when this process, which started us, does
         #[arg(long, value_name = "PID")]
         parent: Option<i32>,

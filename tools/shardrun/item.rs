@@ -2,10 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 use tarpipe::{messages, source};
 
@@ -66,6 +68,7 @@ pub struct Runner {
     said: Said,
     /// PATH, with the folder of this program at its end: the other tools are beside it.
     path: String,
+    bash: PathBuf,
 }
 
 impl Runner {
@@ -74,7 +77,7 @@ impl Runner {
         let own = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
         let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into());
         let path = own.map_or(path.clone(), |own| format!("{path}:{}", own.display()));
-        Ok(Runner { templates: head.plan.templates()?, head, said, path })
+        Ok(Runner { templates: head.plan.templates()?, head, said, bash: find_bash(&path), path })
     }
 
     /// Runs an item to its end. Failures are part of the record; errors are ours.
@@ -125,7 +128,7 @@ impl Runner {
             ("TARPIPE_SHARD", format!("{}/{}", item.index, item.count)),
         ];
         let timeout = self.head.limits.timeout.map(Duration::from_secs_f64);
-        let attempt = Attempt { script, env: &env, output, also, timeout };
+        let attempt = Attempt { bash: &self.bash, script, env: &env, output, also, timeout };
         match &self.said {
             Said::Kept(folder) => {
                 Ok((attempt.run(open_stderr(folder, item.index)?), None)).inspect(|_| tidy(folder, item.index))
@@ -138,6 +141,12 @@ impl Runner {
             }
         }
     }
+}
+
+/// A program that is looked for in a PATH given to it is started by fork, which takes longer than posix_spawn.
+fn find_bash(path: &str) -> PathBuf {
+    let is_there = |program: &PathBuf| access(program, Access::EXEC_OK).is_ok();
+    std::env::split_paths(path).map(|folder| folder.join("bash")).find(is_there).unwrap_or_else(|| "bash".into())
 }
 
 fn note(record: &mut Record, result: Result<Made, Failure>) {

@@ -11,9 +11,9 @@ use tarpipe::random::Random;
 use tarpipe::report::{MaxFailures, Tally};
 use tarpipe::{messages, signals};
 
-use crate::bundle;
+use crate::bundle::{self, Task};
 use crate::folder::Folder;
-use crate::item::{Runner, Said};
+use crate::item::{Head, Runner, Said};
 use crate::items::Item;
 use crate::joblog::{self, JobLog, Record, State};
 use crate::settings::use_endpoint;
@@ -26,35 +26,50 @@ const MAX_MESSAGE: usize = 4096;
 pub fn run(name: &str, task: Option<usize>, is_final: bool) -> Result<Outcome> {
     let number = task.or_else(task_of_pod).unwrap_or(0);
     let (head, items) = bundle::read(name, number)?;
+    let mut tally = Tally::of("item");
+    requeue_on_warning();
+    work(head, &items, &mut Results::open(name)?, &mut tally)?;
+    let most = if is_final { u64::MAX } else { 0 };
+    Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(most)) })
+}
+
+/// Runs task after task from stdin, each a bundle of its own; an empty line ends the results of one.
+pub fn serve() -> Result<Outcome> {
+    let mut input = io::stdin().lock();
+    while !input.fill_buf()?.is_empty() {
+        let (head, items) = bundle::read_next(&mut input)?;
+        work(head, &items, &mut Results::Stdout(None, String::new()), &mut Tally::of("item"))?;
+        write_out("\n")?;
+    }
+    Ok(Outcome::default())
+}
+
+fn work(head: Head, items: &Task, results: &mut Results, tally: &mut Tally) -> Result<()> {
     use_endpoint(head.limits.endpoint.as_deref());
-    let mut results = Results::open(name)?;
     if let Some(cwd) = &head.plan.cwd {
         let here = || format!("{cwd}: not on {} (see --chdir)", joblog::host());
         std::env::set_current_dir(cwd).with_context(here)?;
     }
-    requeue_on_warning();
     wait_at_random(head.limits.jitter);
     if results.failed_more_than(head.limits.max_failures)? {
         messages::notice("more items have failed than may: this task is left");
-        return Ok(Tally::of("item").into());
+        return Ok(());
     }
     let count = head.plan.count;
     let before = results.done_before(count)?;
     let runner = Runner::new(head, results.said())?;
-    let mut tally = Tally::of("item");
-    for (index, value) in &items {
+    for (index, value) in items {
         if before.get(*index as usize).is_some_and(|&done| done) {
             continue;
         }
         let record = runner.run(&Item { value, index: *index, count })?;
-        note(&mut tally, &record);
+        note(tally, &record);
         if record.state == State::Failed {
             tell(&record);
         }
         results.put(&record)?;
     }
-    let most = if is_final { u64::MAX } else { 0 };
-    Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(most)) })
+    Ok(())
 }
 
 /// Has Linux send TERM when the parent ends: engines that cancel a task may kill their own process alone.
@@ -162,9 +177,7 @@ impl Results {
         match self {
             Results::Folder(_, log, _) => log.append(record),
             Results::Stdout(file, message) => {
-                let line = serde_json::to_string(record)? + "\n";
-                io::stdout().lock().write_all(line.as_bytes())?;
-                io::stdout().flush()?;
+                write_out(&(serde_json::to_string(record)? + "\n"))?;
                 if let Some(file) = file {
                     add_message(message, record)?;
                     std::fs::write(file, message.as_bytes()).context("SHARDRUN_MESSAGE")?;
@@ -173,6 +186,12 @@ impl Results {
             }
         }
     }
+}
+
+fn write_out(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }
 
 /// What a message ends with that has no room for all results: the rest is on stdout.
