@@ -50,7 +50,7 @@ def filters(bench, samples, folder):
     yield Growing("tarshow --csv", 5_000, lambda path: [tool("tarshow"), "--csv", "-f", "json.width", path], samples)
     yield Growing("tarproc -c true", 150, lambda path: [tool("tarproc"), "-p", "1", "-c", "true", path, "-o", "-"], samples)
     yield Growing("tarproc --each cat", 150, lambda path: [tool("tarproc"), "-p", "1", "--each", "jpg", "-c", "cat", path, "-o", "-"], samples)
-    yield Growing("urlcat", 20_000, lambda path: [tool("urlcat"), path], lambda count: bench.made(f"growth-{count}.jsonl", rows(count)))
+    yield Growing("urlcat", 200_000, lambda path: [tool("urlcat"), path], lambda count: bench.made(f"growth-{count}.jsonl", rows(count)))
     python = bench.python("pillow", "opencv-python-headless", "numpy")
     if python:
         photos = lambda count: photographs.archive(bench, python, count, 480, 400, 99)

@@ -39,11 +39,11 @@ def compare(bench, python, base, photos, count, title):
     clean = lambda: shutil.rmtree(output, ignore_errors=True)  # noqa: E731
     environment = {"NO_ALBUMENTATIONS_UPDATE": "1"}
     contestants = [
-        Contestant("img2dataset of tarpipe", ours, prepare=clean),
+        Contestant("scripts/img2dataset", ours, prepare=clean),
         Contestant("img2dataset 1.47", theirs, env=environment, prepare=clean),
     ]
-    bars = [Bar("img2dataset of tarpipe", "img2dataset 1.47", 3.0, measure) for measure in ("cpu", "wall")]
-    bench.compare(f"{count:,} URLs of {title} to 256, end to end", contestants, bars, count, "samples", headline="img2dataset of tarpipe")
+    bars = [Bar("scripts/img2dataset", "img2dataset 1.47", 3.0, measure) for measure in ("cpu", "wall")]
+    bench.compare(f"{count:,} URLs of {title} to 256, end to end", contestants, bars, count, "samples", headline="scripts/img2dataset")
     peaks = []
     for contestant in contestants:
         clean()

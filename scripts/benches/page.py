@@ -1,6 +1,7 @@
 """All figures on one page: a table a comparison, a curve where its rows are points of one."""
 
 import html
+import math
 
 import results
 
@@ -9,7 +10,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; 
 table { border-collapse: collapse; width: 100%; margin: .5em 0 1em; } td, th { padding: .15em .6em; text-align: right; }
 th { border-bottom: 1px solid #999; font-weight: 600; } td:first-child, th:first-child { text-align: left; }
 tr.ours td { font-weight: 600; } .bar { background: #4a7ebb; height: .7em; display: inline-block; } .floor { background: #aaa; }
-.met { color: #27632a; } .missed { color: #a11; font-weight: 600; } svg { width: 48%; } h3 { margin: 1.5em 0 .2em; font-size: 1em; }
+.met { color: #27632a; } .missed { color: #a11; font-weight: 600; } svg { width: 49%; } h3 { margin: 1.5em 0 .2em; font-size: 1em; }
 """
 
 
@@ -25,21 +26,27 @@ def page(kept):
 def comparison(one):
     """Title, figures and bars of one comparison."""
     parts = [f"<h3>{html.escape(one['title'])}</h3>"]
-    parts.append(curves(one) if one["curve"] else "")
-    longest = max(row["cpu"] for row in one["rows"].values()) or 1
-    parts.append("<table><tr><th>contestant<th>wall<th>±<th>CPU<th>memory<th>per item<th style='width:30%'>")
-    for name in results.floors_last(one["rows"]):
-        row = one["rows"][name]
-        each = f"{row['cpu'] / one['items'] * 1e6:,.1f} µs" if one["items"] else ""
-        bar = f"<span class='bar{' floor' if '(floor)' in name else ''}' style='width:{row['cpu'] / longest:.1%}'></span>"
-        mark = " class=ours" if name == one["headline"] else ""
-        parts.append(
-            f"<tr{mark}><td>{html.escape(name)}<td>{row['wall']:.3f} s<td>{row['spread']:.0%}<td>{row['cpu']:.3f} s"
-            f"<td>{row['rss'] / 1024:.1f} MB<td>{each}<td style='text-align:left'>{bar}"
-        )
-    parts.append("</table>")
+    if one["curve"]:
+        parts += [curves(one), "<details><summary>figures</summary>", table(one), "</details>"]
+    else:
+        parts.append(table(one))
     parts += [f"<div class={'met' if bar['met'] else 'missed'}>{'met' if bar['met'] else 'missed'}: {html.escape(bar['text'])}</div>" for bar in one["bars"]]
     return "\n".join(parts)
+
+
+def table(one):
+    """The figures of a comparison, a row a contestant."""
+    longest = max(row["cpu"] for row in one["rows"].values()) or 1
+    parts = ["<table><tr><th>contestant<th>wall<th>±<th>CPU<th>memory<th>per item<th style='width:30%'>"]
+    for name in results.floors_last(one["rows"]):
+        row = one["rows"][name]
+        items = one["items"] or row.get("items")
+        each = f"{row['cpu'] / items * 1e6:,.1f} µs" if items else ""
+        bar = f"<span class='bar{' floor' if '(floor)' in name else ''}' style='width:{row['cpu'] / longest:.1%}'></span>"
+        mark = " class=ours" if name == one["headline"] else ""
+        measured = f"{row['spread']:.0%}<td>{row['cpu']:.3f} s<td>{row['rss'] / 1024:.1f} MB" if row["cpu"] else "<td><td>"
+        parts.append(f"<tr{mark}><td>{html.escape(name)}<td>{row['wall']:.3f} s<td>{measured}<td>{each}<td style='text-align:left'>{bar}")
+    return "\n".join([*parts, "</table>"])
 
 
 def curves(one):
@@ -52,14 +59,13 @@ def curves(one):
 
 def curve(title, lines, field, axis):
     """One picture: both axes are logarithmic, since what counts is whether a line is level."""
-    import math
-
     points = [point for line in lines.values() for point in line]
     low, high = (f(math.log10(max(point[field], 1e-3)) for point in points) for f in (min, max))
     first, last = (f(math.log10(point[0]) for point in points) for f in (min, max))
     x = lambda value: 45 + 230 * (math.log10(value) - first) / ((last - first) or 1)
     y = lambda value: 185 - 150 * (math.log10(max(value, 1e-3)) - low) / ((high - low) or 1)
-    parts = [f"<svg viewBox='0 0 380 220' font-size='10'><text x='45' y='14' font-weight='600'>{html.escape(title)}</text>"]
+    labels = apart([y(line[-1][field]) + 3 for line in lines.values()])
+    parts = [f"<svg viewBox='0 0 400 220' font-size='9'><text x='45' y='14' font-weight='600'>{html.escape(title)}</text>"]
     parts += [f"<text x='{x(at):.0f}' y='205' text-anchor='middle'>{at:,}</text>" for at in sorted({point[0] for point in points})]
     parts.append(f"<text x='45' y='217'>{html.escape(axis)}</text>")
     for number, (name, line) in enumerate(lines.items()):
@@ -67,5 +73,20 @@ def curve(title, lines, field, axis):
         path = " ".join(f"{x(point[0]):.1f},{y(point[field]):.1f}" for point in line)
         parts.append(f"<polyline points='{path}' fill='none' stroke='{color}' stroke-width='1.5'/>")
         label = f"{name} {line[-1][field]:,.1f}"
-        parts.append(f"<text x='{x(line[-1][0]) + 4:.0f}' y='{y(line[-1][field]) + 3:.0f}' fill='{color}'>{html.escape(label)}</text>")
+        parts.append(f"<text x='{x(line[-1][0]) + 4:.0f}' y='{labels[number]:.0f}' fill='{color}'>{html.escape(label)}</text>")
     return "".join([*parts, "</svg>"])
+
+
+def apart(places, step=10):
+    """Where labels go that want to be at these heights: as near as they can without covering each other."""
+    order = sorted(range(len(places)), key=places.__getitem__)
+    found, next_free = {}, 0
+    for number in order:
+        found[number] = max(places[number], next_free)
+        next_free = found[number] + step
+    # What was pushed below the picture pushes the others up.
+    last_free = 195
+    for number in reversed(order):
+        found[number] = min(found[number], last_free)
+        last_free = found[number] - step
+    return found

@@ -81,7 +81,7 @@ def compare(bench, tarsort, count, size):
         spill = ["--memory", "32M", "--tmpdir", folder]
         contestants = [
             Contestant("cat (floor)", ["cat", source]),
-            Contestant("GNU sort, keys alone", ["sort", keys]),
+            Contestant("GNU sort of the keys (floor)", ["sort", keys]),
             Contestant("sqlite, as tarproc", ["python3", "-c", SQLITE, source, f"{folder}/db"]),
             Contestant("tarsort, file", [tarsort, source]),
             Contestant("tarsort, stream", [tarsort], stdin=source),
