@@ -19,6 +19,7 @@ mod http;
 mod img2dataset;
 mod kills;
 mod manual;
+mod scripts;
 mod shardrun;
 #[cfg(feature = "stores")]
 mod stores;
