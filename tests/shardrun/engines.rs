@@ -124,6 +124,11 @@ fn a_mistake_in_the_sites_file_says_where() {
         ("site.yaml", "batch:\n  a: 1\n  a: 2\n", "site.yaml: line 3: a stands here twice"),
         ("site.yaml", "worker: {}\nbacth:\n  partition: x\n", "site.yaml: unknown field `bacth`"),
         (
+            "site.yaml",
+            "worker: {setup: [a, b]}\n",
+            "site.yaml: worker.setup: invalid type: sequence, expected a string",
+        ),
+        (
             "site.yml",
             "batch:\n  x: {y: 1}\n",
             "--config: x: a flag's value is a text, a number, true, or a list of these",
@@ -131,10 +136,10 @@ fn a_mistake_in_the_sites_file_says_where() {
     ] {
         std::fs::write(path.join(name), file).unwrap();
         let flags = ["--on", "slurm", "--dry-run", "--config", name, "-n", "1", "true"];
-        shardrun(path, flags).done().status(1).stderr_has(&format!("shardrun: {said}"));
+        shardrun(path, flags).done().status(2).stderr_has(&format!("shardrun: {said}"));
     }
     shardrun(path, ["--on", "slurm", "--config", "none.toml", "-n", "1", "true"])
-        .fails(1, "shardrun: none.toml: No such file or directory (os error 2)");
+        .fails(2, "shardrun: none.toml: No such file or directory (os error 2)");
 }
 
 #[test]
