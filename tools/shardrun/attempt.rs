@@ -3,14 +3,14 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, test_kill_process_group};
+use tarpipe::child;
 use tarpipe::compression::Compression;
 use tarpipe::process;
 use tarpipe::signals;
@@ -140,7 +140,7 @@ impl Running {
     /// Whether it ends before the deadline.
     fn wait_until(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         if let Ok(exit) = rustix::process::pidfd_open(Pid::from_child(&self.process), PidfdFlags::empty()) {
-            return wait_readable(&exit, deadline);
+            return wait_readable(exit.as_fd(), deadline);
         }
         // No descriptor is left to wait with.
         while self.process.try_wait()?.is_none() {
@@ -156,14 +156,13 @@ impl Running {
     fn settle(&mut self, grace: Duration) {
         let Some(group) = Pid::from_raw(self.process.id() as i32) else { return };
         let until = Instant::now() + grace;
-        // A leader that nobody has waited for would count as a member.
-        while {
-            _ = self.process.try_wait();
-            test_kill_process_group(group).is_ok()
-        } {
-            if Instant::now() >= until {
-                signals::end_group(self.process.id(), Signal::KILL);
+        loop {
+            _ = self.process.try_wait(); // a leader that nobody has waited for would count as a member
+            if test_kill_process_group(group).is_err() {
                 return;
+            }
+            if Instant::now() >= until {
+                return signals::end_group(self.process.id(), Signal::KILL);
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -171,16 +170,8 @@ impl Running {
 }
 
 /// Whether there is something to read, or the end, before the deadline.
-fn wait_readable(fd: &impl AsFd, deadline: Option<Instant>) -> io::Result<bool> {
-    loop {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
-        match poll(&mut [PollFd::new(fd, PollFlags::IN)], left.as_ref()) {
-            Ok(ready) => return Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(err) => return Err(err.into()),
-        }
-    }
+fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<bool> {
+    Ok(child::wait_ready(Some(fd), None, None, None, deadline)?.exit)
 }
 
 /// The output before the first byte is known.
@@ -265,7 +256,7 @@ struct Timed {
 
 impl Read for Timed {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if self.deadline.is_some() && !wait_readable(&self.stdout, self.deadline)? {
+        if self.deadline.is_some() && !wait_readable(self.stdout.as_fd(), self.deadline)? {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "not done in time"));
         }
         Ok(rustix::io::retry_on_intr(|| rustix::io::read(&self.stdout, &mut *buf))?)
