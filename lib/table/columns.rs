@@ -18,6 +18,9 @@ const BATCH: usize = 1024;
 /// Bytes of a row group: what is held in memory, but for one batch.
 const ROW_GROUP: usize = 32 << 20;
 
+/// What a column can be told to hold.
+const TYPES: &str = "string, json, bool, int32, int64, float, double, =COLUMN";
+
 /// The columns of a table that is written: names, types, order.
 #[derive(Clone, Debug)]
 pub struct Typed(Arc<Schema>);
@@ -32,7 +35,7 @@ impl Typed {
             let (name, kind) = item.split_once(':').unwrap_or((item, "string"));
             let kind = match kind.strip_prefix('=') {
                 Some(column) => known.as_ref().map_or(DataType::Utf8, |schema| type_of(schema, column)),
-                None => simple(kind).with_context(|| format!("'{item}': no such type"))?,
+                None => simple(kind).with_context(|| format!("'{item}': no such type (known: {TYPES})"))?,
             };
             Ok(Field::new(name, kind, true))
         });

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Parser, ValueEnum};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper_util::client::proxy::matcher::Matcher;
@@ -350,7 +350,7 @@ fn name_server(text: &str) -> Result<SocketAddr> {
 
 fn header(text: &str) -> Result<(HeaderName, HeaderValue)> {
     let text = match text.strip_prefix('@') {
-        Some(file) => &std::fs::read_to_string(file).with_context(|| file.to_owned())?,
+        Some(file) => &std::fs::read_to_string(file).map_err(|err| anyhow!("{file}: {err}"))?,
         None => text,
     };
     let (name, value) = text.split_once(':').context("not of the form NAME: VALUE")?;
