@@ -218,7 +218,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub stats: Option<String>,
 
-    /// Exit with status 3 when more than N rows fail, or more than P%
+    /// Exit with status 3 when more than N rows fail, or P% of them; without it, when all do
     #[arg(long, value_name = "N|P%")]
     pub max_failures: Option<MaxFailures>,
 
