@@ -17,8 +17,8 @@ use crate::signals;
 /// Between the request to end and the end by force.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// How long we wait for a free process, and how often we look.
-const PATIENCE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(50));
+/// How long we wait for a free process.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Starts a command in a process group of its own, which a signal to us ends too. The descriptor becomes
 /// readable when the command ends.
@@ -59,12 +59,12 @@ fn exit_by_thread(pid: Pid) -> io::Result<OwnedFd> {
 
 /// Others' processes end: one that cannot be started now may be in a moment.
 fn spawn_patiently(command: &mut Command) -> io::Result<Child> {
-    let until = Instant::now() + PATIENCE.0;
+    let until = Instant::now() + PATIENCE;
     loop {
         match command.spawn() {
             Err(err) if err.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
                 wait_if_ending();
-                std::thread::sleep(PATIENCE.1);
+                std::thread::sleep(Duration::from_millis(50));
             }
             result => return result,
         }

@@ -4,16 +4,14 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use arrow_array::builder::{Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
 use serde_json::Value;
 
 use crate::cli::Usage;
 use crate::sink::{Options, Sink};
+use crate::table::parquet::Groups;
 
 /// A column: its name, and what it holds.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +42,7 @@ pub struct Ledger {
 enum Kind {
     Jsonl(Sink, Vec<u8>),
     Csv(Box<csv::Writer<Sink>>),
-    Parquet(Box<ArrowWriter<Sink>>, Vec<Vec<Value>>),
+    Parquet(Box<Groups<Sink>>, Vec<Vec<Value>>),
 }
 
 impl Ledger {
@@ -59,7 +57,7 @@ impl Ledger {
         let kind = match suffix {
             "jsonl" => Kind::Jsonl(sink, Vec::new()),
             "csv" => Kind::Csv(Box::new(csv_writer(sink, columns)?)),
-            _ => Kind::Parquet(Box::new(parquet_writer(sink, columns)?), Vec::new()),
+            _ => Kind::Parquet(Box::new(Groups::begin(sink, batch(columns, &[])?.schema())?), Vec::new()),
         };
         Ok(Ledger { columns, kind })
     }
@@ -78,11 +76,11 @@ impl Ledger {
                 }
             }
             Kind::Csv(writer) => writer.write_record(row.iter().map(cell))?,
-            Kind::Parquet(writer, rows) => {
+            Kind::Parquet(groups, rows) => {
                 rows.push(row);
                 if rows.len() >= ROW_GROUP {
-                    writer.write(&batch(self.columns, rows)?)?;
-                    writer.flush()?;
+                    groups.write(&batch(self.columns, rows)?)?;
+                    groups.end_group()?;
                     rows.clear();
                 }
             }
@@ -97,10 +95,10 @@ impl Ledger {
                 sink.write_all(&buf)?;
                 sink
             }
-            Kind::Csv(writer) => writer.into_inner().map_err(|err| err.into_error()).context("report")?,
-            Kind::Parquet(mut writer, rows) => {
-                writer.write(&batch(self.columns, &rows)?)?;
-                writer.into_inner()?
+            Kind::Csv(writer) => writer.into_inner().map_err(|err| err.into_error())?,
+            Kind::Parquet(mut groups, rows) => {
+                groups.write(&batch(self.columns, &rows)?)?;
+                groups.finish()?
             }
         };
         sink.finish()?;
@@ -121,13 +119,6 @@ fn cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
-}
-
-fn parquet_writer(sink: Sink, columns: &[Column]) -> Result<ArrowWriter<Sink>> {
-    let compression = Compression::ZSTD(ZstdLevel::default());
-    // The name of the writer and its version are no part of the data.
-    let properties = WriterProperties::builder().set_compression(compression).set_created_by("tarpipe".into()).build();
-    Ok(ArrowWriter::try_new(sink, batch(columns, &[])?.schema(), Some(properties))?)
 }
 
 fn batch(columns: &[Column], rows: &[Vec<Value>]) -> Result<RecordBatch> {

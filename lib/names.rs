@@ -13,7 +13,7 @@ use crate::store;
 const MAX_NAMES: usize = 10_000_000;
 /// More braces than this in one name, in each other or in a row, are no pattern that somebody wrote.
 const MAX_BRACES: usize = 100;
-/// Braces that hold no list are looked at so often: each costs a look at the rest of the text.
+/// Braces that hold no list are looked at so often: each costs a look at what is in them.
 const MAX_TRIES: usize = 1000;
 
 /// All names that `spec` stands for, in order. A file that exists under `spec` itself is that
@@ -76,47 +76,34 @@ fn expand_within(text: &str, left: usize) -> Result<Vec<String>> {
     let Some((before, inside, after)) = first_brace(text) else { return Ok(vec![text.to_owned()]) };
     let Some(left) = left.checked_sub(1) else { bail!("more than {MAX_BRACES} braces") };
     let tails = expand_within(after, left)?;
-    let mut names = Vec::new();
-    for choice in choices(inside, left)? {
-        if names.len() + tails.len() > MAX_NAMES {
-            bail!("more than {MAX_NAMES} names");
-        }
-        names.extend(tails.iter().map(|tail| format!("{before}{choice}{tail}")));
+    let choices = choices(inside, left)?;
+    if choices.len().saturating_mul(tails.len()) > MAX_NAMES {
+        bail!("more than {MAX_NAMES} names");
     }
-    Ok(names)
+    Ok(choices.iter().flat_map(|choice| tails.iter().map(move |tail| format!("{before}{choice}{tail}"))).collect())
 }
 
 /// The parts around the first braces that hold a range or a list; others, such as `${x}` in a
 /// command, are left alone.
 fn first_brace(text: &str) -> Option<(&str, &str, &str)> {
-    let (mut from, mut tries) = (0, 0);
-    while let Some(open) = text[from..].find('{').map(|at| from + at).filter(|_| tries < MAX_TRIES) {
-        tries += 1;
-        if let Some(close) = matching(text, open) {
-            let inside = &text[open + 1..close];
-            let is_list = split_list(inside).len() > 1 || range(inside).is_some();
-            if is_list && !text[..open].ends_with('$') {
-                return Some((&text[..open], inside, &text[close + 1..]));
-            }
-        }
-        from = open + 1;
-    }
-    None
+    let is_list = |inside: &str| split_list(inside).len() > 1 || range(inside).is_some();
+    let is_ours = |&(open, close): &(usize, usize)| is_list(&text[open + 1..close]) && !text[..open].ends_with('$');
+    let (open, close) = pairs(text).into_iter().take(MAX_TRIES).find(is_ours)?;
+    Some((&text[..open], &text[open + 1..close], &text[close + 1..]))
 }
 
-fn matching(text: &str, open: usize) -> Option<usize> {
-    let mut depth = 0;
-    for (at, byte) in text.bytes().enumerate().skip(open) {
+/// The braces that belong together, in the order of those that open.
+fn pairs(text: &str) -> Vec<(usize, usize)> {
+    let (mut open, mut pairs) = (Vec::new(), Vec::new());
+    for (at, byte) in text.bytes().enumerate() {
         match byte {
-            b'{' => depth += 1,
-            b'}' => depth -= 1,
+            b'{' => open.push(at),
+            b'}' => pairs.extend(open.pop().map(|from| (from, at))),
             _ => {}
         }
-        if depth == 0 {
-            return Some(at);
-        }
     }
-    None
+    pairs.sort_unstable();
+    pairs
 }
 
 fn choices(inside: &str, left: usize) -> Result<Vec<String>> {

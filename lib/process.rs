@@ -104,11 +104,8 @@ mod tests {
     #[test]
     fn a_word_with_places_in_it_is_put_in_once() {
         let hostile = "{}%s{url}'$(echo out)";
-        for (command, expected) in
-            [("printf '%.99s|' %s", "PLACE|"), ("printf '<%q>' {} >&2; printf '%.99s|' {} x {}", "PLACE|x|PLACE|")]
-        {
-            let command = command.replace("%.99s", "%b");
-            let told = shell(&fill(&command, &["{}", "%s"], hostile)).output().unwrap();
+        for (command, expected) in [("printf '%b|' %s", "PLACE|"), ("printf '%b|' {} x {}", "PLACE|x|PLACE|")] {
+            let told = shell(&fill(command, &["{}", "%s"], hostile)).output().unwrap();
             assert_eq!(String::from_utf8(told.stdout).unwrap(), expected.replace("PLACE", hostile));
         }
         assert_eq!(fill("no place", &["{}"], "x"), "no place");

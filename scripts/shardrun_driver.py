@@ -48,34 +48,37 @@ def work(stdin, program, stays=None):
     program = program if os.access(program, os.X_OK) else shutil.which("shardrun") or program
     lines, child = [], stays.pop() if stays else None
     try:
-        if child is None or child.poll() is not None:
-            child = serve(program)
+        child = child or serve(program)
         child.stdin.write(stdin)
         child.stdin.flush()
         for line in child.stdout:
             if line == "\n":
                 if stays is not None:
                     stays.append(child)
+                    child = None
                 return lines
             lines.append(line.rstrip("\n"))
-        trouble = f"{program} item ended with status {child.wait()} on {os.uname().nodename}"
+        trouble = f"{program} item ended too early on {os.uname().nodename}"
     except OSError as err:
         trouble = f"{program}: {err.strerror} on {os.uname().nodename}"
     finally:
-        if child and not (stays and child in stays):
-            child.terminate()  # cancelled, or the last
-            child.wait()
+        if child:  # cancelled, or no more to do: it ends, and what it has started
+            with contextlib.suppress(OSError):
+                child.stdin.close()
+            child.stdout.read()
     raise Trouble(trouble, lines)
 
 
 def serve(program):
-    """A shardrun that runs task after task. It ends with us: an engine that cancels a task may kill the worker alone.
-    Not by the KILL that Ray sends to all of the worker's group, which would leave it no time to end what it has started."""
+    """A shardrun that runs task after task and ends with its stdin, whatever may become of us. It is nobody's child: Ray
+    kills the children of a worker that it ends, which would leave it no time to end what it has started."""
     # The other tools are installed beside it.
     env = {**os.environ, "PATH": os.path.dirname(program) + os.pathsep + os.environ.get("PATH", "/usr/bin:/bin")}
-    words = [program, "item", "--serve", "--parent", str(os.getpid())]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    return subprocess.Popen(words, **pipes, env=env, start_new_session=True)
+    leave = lambda: os.fork() and os._exit(0)
+    child = subprocess.Popen([program, "item", "--serve"], **pipes, env=env, start_new_session=True, preexec_fn=leave)
+    child.wait()  # for the one that left
+    return child
 
 
 def lost(task, message, lines=()):

@@ -304,6 +304,21 @@ fn a_mistake_in_a_flag_gets_one_line_and_status_2() {
 }
 
 #[test]
+fn a_number_that_is_none_is_told_in_words() {
+    for (tool, flag, value, what) in [
+        ("tarsplit", "--samples <N>", "10k", "not a whole number"),
+        ("tarsplit", "--samples <N>", "0", "0 is too few"),
+        ("tarproc", "--batch <N>", "0", "0 is too few"),
+        ("tarcat", "--count <N>", "99999999999999999999", "too large a number"),
+        ("tarresize", "--max-aspect <X>", "wide", "not a number"),
+    ] {
+        let name = flag.split(' ').next().unwrap();
+        let said = format!("{tool}: invalid value '{value}' for '{flag}': {what} (see {tool} --help)");
+        run(tool, [name, value]).fails(2, &said);
+    }
+}
+
+#[test]
 fn help_and_version_are_there() {
     for subject in SUBJECTS {
         let help = String::from_utf8(run(subject.tool, ["--help"]).ok()).unwrap();

@@ -1,4 +1,4 @@
-//! Nothing left: descriptors, processes, readers. A tool then fails in words, loses no sample and leaves nothing behind.
+//! Nothing left: descriptors, processes, disk, readers. A tool then fails in words, loses no sample and leaves nothing behind.
 //! `scripts/faults` looks for more of this kind; here is what it found.
 
 use std::path::Path;
@@ -62,6 +62,22 @@ fn fetch_says_how_many_files_it_needs_and_lives_with_those() {
         bash(&with_files(most, "fetch -j 64 --per-host 64 --allow-private rows -o out.tar")).cwd(folder.path()).ok();
         assert_eq!(names(&std::fs::read(folder.path().join("out.tar")).unwrap()).len(), 160, "{most}");
     }
+}
+
+#[test]
+fn a_report_that_does_not_fit_says_so_in_every_format() {
+    let folder = dir();
+    std::fs::create_dir(folder.path().join("out")).unwrap();
+    for name in ["full.jsonl", "full.csv", "full.parquet", "out/00000.parquet"] {
+        std::os::unix::fs::symlink("/dev/full", folder.path().join(name)).unwrap();
+    }
+    let said = |tool: &str, name: &str| format!("{tool}: {name}: No space left on device (os error 28)");
+    for name in ["full.jsonl", "full.csv", "full.parquet"] {
+        let fetch = run("fetch", ["--report", name, "-o", "out.tar"]).cwd(folder.path());
+        fetch.stdin("http://127.0.0.1/x\n").fails(1, &said("fetch", name));
+    }
+    let table = run("tardataset", ["-o", "out", "--only-shard", "0"]).cwd(folder.path());
+    table.stdin(Archive::of_samples(2).whole()).fails(1, &said("tardataset", "out/00000.parquet"));
 }
 
 /// What a stage leaves in its temporary folder when its output fails first, last, or not at all.

@@ -245,6 +245,7 @@ fn files_are_requested_and_all_else_goes_to_the_program() {
     assert_eq!(files, [JPEG, format!("{}/b.png", web.url).as_bytes(), format!("{}/c", web.url).as_bytes()]);
     assert_eq!(web.seen().len(), 1);
     run("fetch", ["--direct", "jpg"]).done().status(2);
+    run("fetch", ["-H", "@none"]).done().status(2).stderr_has("none: No such file or directory");
 }
 
 #[test]

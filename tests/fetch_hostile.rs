@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -65,7 +66,7 @@ const MEMORY: &str = "200000";
 /// The code of every row, by its URL, after a run with these flags.
 fn codes(flags: &[&str], rows: &str, env: &[(&str, &str)]) -> BTreeMap<String, String> {
     let folder = dir();
-    let limited = format!("ulimit -d {MEMORY}; exec fetch \"$@\" --report r.jsonl -o /dev/null");
+    let limited = format!("ulimit -d {MEMORY}; exec timeout 300 fetch \"$@\" --report r.jsonl -o /dev/null");
     let mut fetch = bash(&limited).args(["fetch"]).args(flags).cwd(folder.path());
     for (name, value) in env {
         fetch = fetch.env(name, value);
@@ -220,4 +221,18 @@ fn bodies_wait_for_room_instead_of_filling_the_memory() {
     let flags = ["--allow-private", "--window-bytes", "3M", "--per-host", "40"];
     let codes = codes(&flags, &rows, &[]);
     assert!(codes.len() == 40 && codes.values().all(|code| code == "success"), "{codes:?}");
+}
+
+#[test]
+fn the_oldest_row_is_tried_again_while_all_others_wait_for_room() {
+    let (body, is_first) = (vec![7; 1 << 20], AtomicBool::new(true));
+    let web = Web::start(move |asked, wire| match asked.path == "/0" && is_first.swap(false, Ordering::SeqCst) {
+        true => reply(wire, "503 Busy", "", b""),
+        false => reply(wire, "200 OK", "", &body),
+    });
+    let rows: String = (0..20).map(|i| format!("{}/{i}\n", web.url)).collect();
+    // No number of pieces fills it: what is left is too little for any of those that hold the host's places.
+    let flags = ["--allow-private", "--window-bytes", "3000001", "--per-host", "4"];
+    let codes = codes(&flags, &rows, &[]);
+    assert!(codes.len() == 20 && codes.values().all(|code| code == "success"), "{codes:?}");
 }

@@ -148,6 +148,17 @@ fn mistakes_are_one_line_and_status_2() {
 }
 
 #[test]
+fn the_counts_of_each_shard_are_its_own_however_many_digits_it_has() {
+    let (folder, web) = (dir(), web());
+    let paths = ["0", "missing", "2", "3", "4", "5", "6", "7", "8", "9", "missing", "missing"];
+    write_urls(folder.path(), &web, &paths);
+    let said =
+        img2dataset(folder.path(), "--number_sample_per_shard 1 --oom_shard_count 1").done().status(0).stdout_text();
+    let last = "total   - success: 0.750 - failed to download: 0.250 - failed to resize: 0.000";
+    assert!(said.lines().last().is_some_and(|line| line.starts_with(last)), "{said}");
+}
+
+#[test]
 fn any2dataset_keeps_files_as_they_are_and_adds_shards() {
     let (folder, web) = (dir(), web());
     write_urls(folder.path(), &web, &["page", "missing"]);

@@ -20,6 +20,7 @@ mod img2dataset;
 mod kills;
 mod manual;
 mod old_kernel;
+mod scripts;
 mod shardrun;
 #[cfg(feature = "stores")]
 mod stores;

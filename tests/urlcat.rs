@@ -117,6 +117,10 @@ fn columns_are_kept_or_left_out() {
     );
     let rows = urlcat(folder.path(), &["t.parquet", "--keep", "wide=width", "--slice", "1:2"]).ok();
     assert!(rows.ends_with(b",\"wide\":200}\n"), "{}", String::from_utf8_lossy(&rows));
+    let rows = urlcat(folder.path(), &["t.parquet", "--keep", "wide=width width", "--slice", "1:2"]).ok();
+    assert!(rows.ends_with(b",\"wide\":200,\"width\":200}\n"), "{}", String::from_utf8_lossy(&rows));
+    let typo = urlcat(folder.path(), &["t.parquet", "--keep", "width witdh n=none"]).done().status(0);
+    typo.stderr("urlcat: --keep: no row has a column 'witdh' or 'none'");
     for wrong in ["a=", "=a", "a=b a=c"] {
         urlcat(folder.path(), &["t.parquet", "--keep", wrong]).done().status(2);
     }

@@ -243,6 +243,17 @@ fn what_is_not_here_is_refused_before_anything_runs() {
         "--config: ResolutionSubsampler: 25: sides of video are even numbers",
     );
     refused(
+        json!({"ResolutionSubsampler": {"args": {"video_size": "224", "resize_mode": "scale"}}}),
+        config,
+        "--config: subsampling.ResolutionSubsampler.args.video_size: \"224\" is not a number",
+    );
+    refused(json!([1]), config, "--config: subsampling: [1] is not a section with keys");
+    refused(
+        json!({"CutDetectionSubsampler": 5}),
+        config,
+        "--config: subsampling.CutDetectionSubsampler: 5 is not a section with keys",
+    );
+    refused(
         json!({"ResolutionSubsampler": {"args": {"size": 24}}}),
         config,
         "--config: 'subsampling.ResolutionSubsampler.args.size' is none of resize_mode, height, width, video_size, encode_format",

@@ -103,6 +103,16 @@ fn asked_to_generate() -> Option<String> {
     asked.then(|| args.next().map(|kind| kind.to_string_lossy().into_owned()).unwrap_or_default())
 }
 
+/// What Rust and clap say of numbers, and how people put it.
+const NUMBERS: [(&str, &str); 6] = [
+    ("invalid digit found in string", "not a whole number"),
+    ("cannot parse integer from empty string", "not a whole number"),
+    ("number too large to fit in target type", "too large a number"),
+    ("invalid float literal", "not a number"),
+    ("is not in 1..18446744073709551615", "is too few"),
+    ("is not in 1..=4294967295", "is too few"),
+];
+
 /// Help and version go to stdout; a mistake becomes one line.
 fn misuse(err: &clap::Error) -> Result<ExitCode> {
     if matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
@@ -115,6 +125,7 @@ fn misuse(err: &clap::Error) -> Result<ExitCode> {
     let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let line = said.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect::<Vec<_>>().join("; ");
     let line = line.trim_start_matches("error: ").replace("tip: ", "").replace(":; ", ": ");
+    let line = NUMBERS.iter().fold(line, |line, (theirs, ours)| line.replace(theirs, ours));
     messages::error(&format!("{line} (see {} --help)", messages::tool()));
     Ok(ExitCode::from(2))
 }

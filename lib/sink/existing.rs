@@ -17,14 +17,12 @@ use crate::store;
 ///
 /// Folders that are not there hold nothing. Names that cannot be listed are an error.
 pub fn existing(prefix: &str) -> Result<BTreeMap<String, u64>> {
-    if prefix == "-" || command_of(prefix).is_some() {
-        bail!("{prefix}: cannot be listed");
-    }
+    let is_command = command_of(prefix).is_some();
     #[cfg(feature = "stores")]
-    if store::is_store(prefix) {
+    if source::is_object(prefix) && !is_command {
         return Ok(store::list(prefix).with_context(|| prefix.to_owned())?.into_iter().collect());
     }
-    if source::scheme(prefix).is_some_and(|scheme| scheme != "file") {
+    if is_command || !source::is_path(prefix) {
         bail!("{prefix}: cannot be listed");
     }
     let mut found = BTreeMap::new();

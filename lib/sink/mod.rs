@@ -256,10 +256,14 @@ fn command_of(name: &str) -> Option<String> {
     script.map(str::to_owned).or_else(|| source::command_for("GCREATE", name))
 }
 
+/// Whether a name is a command that gets what is written, whatever the environment says of its scheme.
+pub fn is_command(name: &str) -> bool {
+    name.starts_with("pipe:") || name.starts_with('|')
+}
+
 /// Compression by suffix, for names of things; a command's last word is no such name.
 fn suffix_of(name: &str) -> Option<Compression> {
-    let is_command = name.starts_with("pipe:") || name.starts_with('|');
-    Compression::by_suffix(name).filter(|_| !is_command)
+    Compression::by_suffix(name).filter(|_| !is_command(name))
 }
 
 fn reader_left(err: io::Error) -> io::Error {

@@ -74,7 +74,7 @@ fn open_uncounted(name: &str) -> Result<Box<dyn Read + Send>> {
 /// ahead, and only a few; for all others it does nothing.
 #[cfg(feature = "stores")]
 pub fn prefetch(name: &str) {
-    if store::is_store(name) && command_for("GOPEN", name).is_none() {
+    if is_object(name) && command_for("GOPEN", name).is_none() {
         store::prefetch(name);
     }
 }
@@ -85,8 +85,8 @@ pub fn prefetch(_name: &str) {}
 
 /// Whether a name gives the same bytes when it is opened once more, at no great cost.
 pub fn can_be_read_again(name: &str) -> bool {
-    let stored = cfg!(feature = "stores") && matches!(scheme(name), Some("s3" | "gs" | "az"));
-    stored || std::path::Path::new(path_of(name)).is_file()
+    let is_stored = cfg!(feature = "stores") && is_object(name);
+    is_stored || std::path::Path::new(path_of(name)).is_file()
 }
 
 /// How many bytes the name holds as stored, where that costs nothing to know.
@@ -112,6 +112,16 @@ pub fn scheme(name: &str) -> Option<&str> {
     let (scheme, _) = name.split_once("://")?;
     let plain = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
     (plain && !scheme.is_empty()).then_some(scheme)
+}
+
+/// Whether a name stands for an object, or a part of such a name.
+pub fn is_object(name: &str) -> bool {
+    matches!(scheme(name), Some("s3" | "gs" | "az"))
+}
+
+/// Whether a name is that of a file here.
+pub fn is_path(name: &str) -> bool {
+    name != "-" && !name.starts_with("pipe:") && scheme(name).is_none_or(|scheme| scheme == "file")
 }
 
 /// The path behind a plain name or a `file:` name.

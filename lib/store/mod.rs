@@ -22,8 +22,6 @@ use std::sync::{Arc, OnceLock};
 use anyhow::{Context, Result, bail};
 use object_store::path::Path;
 
-use crate::source;
-
 pub(crate) use download::{Download, prefetch};
 pub(crate) use listing::{expand, is_pattern, list};
 pub(crate) use upload::{Upload, abort_all};
@@ -40,11 +38,6 @@ pub fn set_endpoint(url: String) {
 /// The address that all stores are asked at, should it not be the vendor's.
 pub fn endpoint() -> Option<&'static str> {
     ENDPOINT.get().map(String::as_str)
-}
-
-/// Whether a name stands for an object, or a part of such a name.
-pub fn is_store(name: &str) -> bool {
-    matches!(source::scheme(name), Some("s3" | "gs" | "az"))
 }
 
 /// Where an object is, or would be.

@@ -7,11 +7,9 @@ use anyhow::{Context, Result, bail};
 use arrow_array::builder::BinaryBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
 use serde_json::{Map, Value};
 
+use super::parquet::Groups;
 use super::{Format, Table, array};
 
 /// Rows of a batch: what is held as JSON.
@@ -19,6 +17,9 @@ const BATCH: usize = 1024;
 
 /// Bytes of a row group: what is held in memory, but for one batch.
 const ROW_GROUP: usize = 32 << 20;
+
+/// What a column can be told to hold.
+const TYPES: &str = "string, json, bool, int32, int64, float, double, =COLUMN";
 
 /// The columns of a table that is written: names, types, order.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ impl Typed {
             let (name, kind) = item.split_once(':').unwrap_or((item, "string"));
             let kind = match kind.strip_prefix('=') {
                 Some(column) => known.as_ref().map_or(DataType::Utf8, |schema| type_of(schema, column)),
-                None => simple(kind).with_context(|| format!("'{item}': no such type"))?,
+                None => simple(kind).with_context(|| format!("'{item}': no such type (known: {TYPES})"))?,
             };
             Ok(Field::new(name, kind, true))
         });
@@ -102,7 +103,7 @@ fn converted(value: Value, kind: &DataType) -> Value {
 
 /// A parquet table on its way, in row groups of bounded size.
 pub struct Writer<W: Write + Send> {
-    writer: ArrowWriter<W>,
+    groups: Groups<W>,
     schema: Arc<Schema>,
     /// A batch, column by column.
     cells: Vec<Vec<Value>>,
@@ -116,12 +117,9 @@ impl<W: Write + Send> Writer<W> {
         let mut fields: Vec<Field> = columns.0.fields().iter().map(|field| field.as_ref().clone()).collect();
         let cells = vec![Vec::new(); fields.len()];
         fields.extend(bytes.map(|name| Field::new(name, DataType::Binary, true)));
-        let compression = Compression::ZSTD(ZstdLevel::default());
-        let properties =
-            WriterProperties::builder().set_compression(compression).set_created_by("tarpipe".into()).build();
         let schema = Arc::new(Schema::new(fields));
-        let writer = ArrowWriter::try_new(out, Arc::clone(&schema), Some(properties))?;
-        Ok(Writer { writer, schema, cells, bytes: bytes.map(|_| BinaryBuilder::new()) })
+        let groups = Groups::begin(out, Arc::clone(&schema))?;
+        Ok(Writer { groups, schema, cells, bytes: bytes.map(|_| BinaryBuilder::new()) })
     }
 
     /// Adds a row that fits the columns.
@@ -141,7 +139,7 @@ impl<W: Write + Send> Writer<W> {
     /// Completes the table and hands back what it was written to.
     pub fn finish(mut self) -> Result<W> {
         self.flush()?;
-        Ok(self.writer.into_inner()?)
+        self.groups.finish()
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -150,11 +148,8 @@ impl<W: Write + Send> Writer<W> {
             .map(|(cells, field)| array::of_values(&std::mem::take(cells), field.data_type()))
             .collect::<Result<_>>()?;
         arrays.extend(self.bytes.as_mut().map(|builder| Arc::new(builder.finish()) as ArrayRef));
-        self.writer.write(&RecordBatch::try_new(Arc::clone(&self.schema), arrays)?)?;
-        if self.writer.in_progress_size() >= ROW_GROUP {
-            self.writer.flush()?;
-        }
-        Ok(())
+        self.groups.write(&RecordBatch::try_new(Arc::clone(&self.schema), arrays)?)?;
+        if self.groups.bytes() >= ROW_GROUP { self.groups.end_group() } else { Ok(()) }
     }
 }
 

@@ -5,18 +5,15 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Seek, Write};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use arrow_array::builder::{BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
 use serde_json::{Value, json};
 
+use super::parquet::Groups;
 use crate::sink::{Options, Sink};
 
 /// A row group ends with so many rows, or so many bytes of them as they wait.
@@ -111,35 +108,21 @@ impl Export {
         file.rewind()?;
         let fields = columns.iter().map(|(name, kind)| Field::new(name, kind.arrow(), true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<Field>>()));
-        // The name of the writer and its version are no part of the data.
-        let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()));
-        let properties = properties.set_created_by("tarpipe".into()).build();
-        let mut writer = ArrowWriter::try_new(sink, Arc::clone(&schema), Some(properties)).map_err(plain)?;
+        let mut groups = Groups::begin(sink, Arc::clone(&schema))?;
         let (mut rows, mut bytes) = (Vec::new(), 0);
         for line in BufReader::new(file).lines() {
             let line = line?;
             bytes += line.len();
             rows.push(serde_json::from_str(&line)?);
             if rows.len() >= GROUP_ROWS || bytes >= GROUP_BYTES {
-                writer.write(&batch(&schema, &columns, &rows)?).map_err(plain)?;
-                writer.flush().map_err(plain)?;
+                groups.write(&batch(&schema, &columns, &rows)?)?;
+                groups.end_group()?;
                 rows.clear();
                 bytes = 0;
             }
         }
-        writer.write(&batch(&schema, &columns, &rows)?).map_err(plain)?;
-        // A full disk shows here, in its own words; the end of the file is small.
-        writer.flush().map_err(plain)?;
-        writer.sync()?;
-        writer.into_inner().map_err(plain)?.finish().map(drop)
-    }
-}
-
-/// What went wrong with the sink, without the wrapping.
-fn plain(err: ParquetError) -> anyhow::Error {
-    match err {
-        ParquetError::External(inner) => anyhow!(inner),
-        other => anyhow!(other),
+        groups.write(&batch(&schema, &columns, &rows)?)?;
+        groups.finish()?.finish().map(drop)
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::de::{Deserializer, MapAccess, Visitor as Decode};
 use serde_json::value::RawValue;
 
-use super::text::{Blocks, lines, without_bom};
+use super::text::each_line;
 use super::{Cell, Columns, Flow, Row, Visitor};
 
 /// Keys and unparsed values of one object.
@@ -43,25 +43,10 @@ impl<'de> Decode<'de> for DecodeFields {
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 pub fn visit(stream: impl BufRead, columns: &Columns, visitor: &mut dyn Visitor) -> Result<Flow> {
-    let mut blocks = Blocks::new(stream);
-    let mut number = 0;
-    while let Some(block) = blocks.next()? {
-        for line in lines(block) {
-            number += 1;
-            let line = if number == 1 { without_bom(line) } else { line };
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            let flow = match parse(line) {
-                Ok(fields) => visit_fields(number, &fields, columns, visitor)?,
-                Err(why) => visitor.bad_row(number, &why)?,
-            };
-            if flow.is_break() {
-                return Ok(flow);
-            }
-        }
-    }
-    Ok(Flow::Continue(()))
+    each_line(stream, |number, line| match parse(line) {
+        Ok(fields) => visit_fields(number, &fields, columns, visitor),
+        Err(why) => visitor.bad_row(number, &why),
+    })
 }
 
 /// Hands over one object as a row.

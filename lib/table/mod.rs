@@ -15,7 +15,7 @@ mod export;
 mod format;
 mod json;
 mod jsonl;
-mod parquet;
+pub(crate) mod parquet;
 mod tables;
 mod text;
 mod txt;

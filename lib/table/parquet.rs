@@ -1,11 +1,16 @@
-//! Parquet, one batch of a row group at a time, only the columns asked for.
+//! Parquet: read one batch of a row group at a time, only the columns asked for, and written by row groups.
 
 use std::fs::File;
+use std::io::Write;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::{ArrowWriter, ProjectionMask};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
 
 use super::{Column, Columns, Flow, Visitor, batch};
 use crate::guard::unless_damaged;
@@ -40,4 +45,46 @@ pub fn visit(file: File, columns: &Columns, visitor: &mut dyn Visitor) -> Result
 fn open(file: &File) -> Result<Builder> {
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     unless_damaged(|| Ok(Builder::try_new_with_options(file.try_clone()?, options)?))
+}
+
+/// Row groups on their way out. What goes wrong is told in the words of the output, not of its wrapping.
+pub struct Groups<W: Write + Send>(ArrowWriter<W>);
+
+impl<W: Write + Send> Groups<W> {
+    pub fn begin(out: W, schema: SchemaRef) -> Result<Self> {
+        let compression = Compression::ZSTD(ZstdLevel::default());
+        // The name of the writer and its version are no part of the data.
+        let properties = WriterProperties::builder().set_compression(compression).set_created_by("tarpipe".into());
+        Ok(Groups(ArrowWriter::try_new(out, schema, Some(properties.build())).map_err(plain)?))
+    }
+
+    /// Adds rows to the present group.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.0.write(batch).map_err(plain)
+    }
+
+    /// How many bytes the present group has.
+    pub fn bytes(&self) -> usize {
+        self.0.in_progress_size()
+    }
+
+    /// Writes the present group.
+    pub fn end_group(&mut self) -> Result<()> {
+        self.0.flush().map_err(plain)
+    }
+
+    /// Completes the table and hands back what it was written to.
+    pub fn finish(mut self) -> Result<W> {
+        // A full disk shows here, in its own words; the end of the file is small.
+        self.end_group()?;
+        self.0.sync()?;
+        self.0.into_inner().map_err(plain)
+    }
+}
+
+fn plain(err: ParquetError) -> anyhow::Error {
+    match err {
+        ParquetError::External(inner) => anyhow!(inner),
+        other => anyhow!(other),
+    }
 }

@@ -134,7 +134,7 @@ fn is_row(spec: &str, format: Option<Format>) -> bool {
 
 /// The tables behind a name: itself, those in a folder, or those that a glob matches.
 fn files(name: &str) -> Result<Vec<String>> {
-    if name == "-" || source::scheme(name).is_some_and(|scheme| scheme != "file") || name.starts_with("pipe:") {
+    if !source::is_path(name) {
         return Ok(vec![name.to_owned()]);
     }
     let path = source::path_of(name);

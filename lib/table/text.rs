@@ -5,11 +5,30 @@ use std::io::BufRead;
 
 use anyhow::{Result, bail};
 
+use super::Flow;
+
 /// A longer line is no row but a file of another kind.
 const MAX_LINE: usize = 64 << 20;
 
+/// Shows the lines of a stream that are not empty, without blanks around them, each with its number, until enough
+/// have been seen.
+pub fn each_line(stream: impl BufRead, mut see: impl FnMut(u64, &[u8]) -> Result<Flow>) -> Result<Flow> {
+    let mut blocks = Blocks::new(stream);
+    let mut number = 0;
+    while let Some(block) = blocks.next()? {
+        for line in lines(block) {
+            number += 1;
+            let line = if number == 1 { without_bom(line) } else { line }.trim_ascii();
+            if !line.is_empty() && see(number, line)?.is_break() {
+                return Ok(Flow::Break(()));
+            }
+        }
+    }
+    Ok(Flow::Continue(()))
+}
+
 /// Cuts a stream into blocks of whole lines.
-pub struct Blocks<R> {
+struct Blocks<R> {
     stream: R,
     buf: Vec<u8>,
     /// How much of `buf` was handed out.
@@ -18,12 +37,12 @@ pub struct Blocks<R> {
 }
 
 impl<R: BufRead> Blocks<R> {
-    pub fn new(stream: R) -> Self {
+    fn new(stream: R) -> Self {
         Blocks { stream, buf: Vec::new(), used: 0, ended: false }
     }
 
     /// The next lines, each with its line end but perhaps the last; None at the end.
-    pub fn next(&mut self) -> Result<Option<&[u8]>> {
+    fn next(&mut self) -> Result<Option<&[u8]>> {
         self.buf.drain(..self.used);
         self.used = 0;
         let mut searched = 0;
@@ -51,7 +70,7 @@ impl<R: BufRead> Blocks<R> {
 }
 
 /// The lines of a block without their ends.
-pub fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = block;
     std::iter::from_fn(move || {
         if rest.is_empty() {

@@ -14,7 +14,10 @@ def main(program, run):
     except Mistake as mistake:
         print(f"{program}: {mistake}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:
         return 0
+    except OSError as err:
+        print(f"{program}: {f'{err.filename}: ' if err.filename else ''}{err.strerror or err}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

@@ -47,11 +47,9 @@ PARTS = {
     "FFProbeSubsampler": {"extract_keyframes": False},
     "AudioRateSubsampler": {"sample_rate": None, "encode_format": None, "n_audio_channels": None},
 }
-LACKING = {
-    "OpticalFlowSubsampler": "optical flow",
-    "CaptionSubsampler": "captions by a model",
-    "WhisperSubsampler": "speech to text",
-}
+# Stages and configs that nothing here does, and their subsamplers.
+LACKING = {"optical_flow": "optical flow", "caption": "captions by a model", "whisper": "speech to text"}
+LACKING_PARTS = {"OpticalFlowSubsampler": "optical_flow", "CaptionSubsampler": "caption", "WhisperSubsampler": "whisper"}
 SLURM = {
     "partition": "--partition", "account": "--account", "nodelist": "--nodelist", "constraint": "--constraint",
     "exclude": "--exclude", "job_name": "--job-name", "cpus_per_task": "--cpus-per-task", "gpus_per_node": "--gpus-per-node",
@@ -60,8 +58,7 @@ SLURM = {
 
 def read_config(given):
     """A config by its name, its file or its text."""
-    if given in ("optical_flow", "caption"):
-        raise Mistake(f"--config {given}: nothing here makes {'optical flow' if given == 'optical_flow' else 'captions by a model'}")
+    refuse_lacking(f"--config {given}", given)
     config = copy.deepcopy(BUILT_IN[given]) if given in BUILT_IN else parsed(given)
     if not isinstance(config, dict):
         raise Mistake(f"--config: {given} is no config: its sections are subsampling, reading, storage and distribution")
@@ -69,11 +66,17 @@ def read_config(given):
         if section not in config:
             raise Mistake(f"--config: {given} has no section '{section}'")
         config[section] = config[section] or {}
-    known("", config, ("subsampling", *SHARED))
-    known("storage.", config["storage"], SHARED["storage"])
-    known("reading.", config["reading"], (*SHARED["reading"], "dataloader_args"))
-    known("distribution.", config["distribution"], (*SHARED["distribution"], "distributor_args"))
+    check("", config, BUILT_IN["default"])
+    check("storage.", config["storage"], SHARED["storage"])
+    check("reading.", config["reading"], SHARED["reading"] | {"dataloader_args": {}})
+    check("reading.yt_args.", config["reading"].get("yt_args") or {}, SHARED["reading"]["yt_args"], others=True)
+    check("distribution.", config["distribution"], SHARED["distribution"] | {"distributor_args": {}})
     return config
+
+
+def refuse_lacking(where, what):
+    if what in LACKING:
+        raise Mistake(f"{where}: nothing here makes {LACKING[what]}")
 
 
 def parsed(given):
@@ -101,40 +104,50 @@ def literal(name, text):
     """An object as Fire takes it."""
     for read in (json.loads, ast.literal_eval):
         try:
-            return read(text)
+            found = read(text)
         except (ValueError, SyntaxError):
-            pass
+            continue
+        if isinstance(found, dict):
+            return found
     raise Mistake(f"--{name}: '{text}' is no object (write {{\"video\": \"mp4\"}})")
 
 
-def known(prefix, section, names):
-    """Refuses what nobody here would look at."""
-    for name in section:
-        if name not in names:
-            raise Mistake(f"--config: '{prefix}{name}' is none of {', '.join(names)}")
+def check(prefix, section, defaults, others=False):
+    """Refuses what is not of the kind that its default is, and names that nobody here would look at."""
+    for name, value in section.items():
+        if name not in defaults and not others:
+            raise Mistake(f"--config: '{prefix}{name}' is none of {', '.join(defaults)}")
+        wanted = kind_of(defaults.get(name))
+        if None not in (value, wanted) and kind_of(value) != wanted:
+            raise Mistake(f"--config: {prefix}{name}: {json.dumps(value, default=str)} is not {wanted}")
+
+
+def kind_of(value):
+    """What people call it; nothing where there is none, which has the kind of anything."""
+    kinds = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a text", dict: "a section with keys"}
+    return kinds.get(type(value))
 
 
 def subsamplers(config):
     """The arguments of every subsampler that is asked for, with their defaults."""
     found = {}
     for name, part in config["subsampling"].items():
-        if name in LACKING:
-            raise Mistake(f"--config: {name}: nothing here makes {LACKING[name]}")
-        known("subsampling.", {name: part}, PARTS)
+        refuse_lacking(f"--config: {name}", LACKING_PARTS.get(name))
+        check("subsampling.", {name: part}, PARTS)
         part = part or {}
-        known(f"subsampling.{name}.", part, ("args", "cuts_are_clips") if name == "CutDetectionSubsampler" else ("args",))
+        check(f"subsampling.{name}.", part, {"args": {}} | ({"cuts_are_clips": False} if name == "CutDetectionSubsampler" else {}))
         if name == "CutDetectionSubsampler" and "args" not in part:
             raise Mistake("--config: CutDetectionSubsampler: cuts of an earlier run are not clips here: give it args")
         given = part.get("args") or {}
-        known(f"subsampling.{name}.args.", given, PARTS[name])
-        found[name] = PARTS[name] | given
+        check(f"subsampling.{name}.args.", given, PARTS[name])
+        found[name] = PARTS[name] | {key: value for key, value in given.items() if value is not None}
     return found
 
 
 def slurm_words(arguments):
     """How sbatch is told what the config says, and how many tasks run at once."""
-    plain = ("n_nodes", "tasks_per_node", "cache_path", "verbose_wait", "timeout")
-    known("distribution.distributor_args.", arguments, (*SLURM, *plain))
+    plain = {"n_nodes": 1, "tasks_per_node": 1, "cache_path": "", "verbose_wait": False, "timeout": None}
+    check("distribution.distributor_args.", arguments, dict.fromkeys(SLURM) | plain)
     if arguments.get("timeout"):
         raise Mistake("--config: distributor_args.timeout: a run waits for its end here: leave it out")
     words = [f"--slurm-arg={flag}={arguments[name]}" for name, flag in SLURM.items() if arguments.get(name)]

@@ -144,13 +144,13 @@ class Dataset:
         for name in self.lists:
             flags[name] = words_of(name, flags[name])
         if flags["input_format"].removesuffix(".gz") not in self.inputs or flags["input_format"] == "parquet.gz":
-            raise Mistake(f"Invalid input format {flags['input_format']}")
+            raise Mistake(f"Invalid input format {flags['input_format']} (there are: {', '.join(self.inputs)})")
         one_of("output_format", flags["output_format"], OUTPUTS)
         one_of("incremental_mode", flags["incremental_mode"], ("incremental", "overwrite", "extend"))
         one_of("distributor", flags["distributor"], ("multiprocessing", *ENGINES))
         for name in ("processes_count", "thread_count", "number_sample_per_shard", "timeout"):
             if not isinstance(flags[name], (int, float)) or flags[name] < 1:
-                raise Mistake(f"--{name}: {flags[name]} is too few")
+                raise Mistake(f"--{name}: '{flags[name]}' is no number from 1 on")
         if self.is_distributed():
             tool("shardrun")
         self.check_columns()

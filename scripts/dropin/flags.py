@@ -35,7 +35,7 @@ def parse_flags(words, defaults, first):
 
 def value(name, text, default):
     """A flag's text as its default is: Python's literals for lists and None."""
-    if text == "None":
+    if text == "None" and (default is None or name == "compute_hash"):
         return None
     try:
         if isinstance(default, bool):

@@ -4,7 +4,7 @@ import json
 import math
 import time
 
-from .record import done_shards
+from .record import stats_files
 
 NOUNS = {"img": "images", "vid": "videos"}
 
@@ -27,10 +27,10 @@ class Metrics:
                 pass
 
     def look(self):
-        for number in sorted(done_shards(self.folder) - self.seen):
+        found = stats_files(self.folder)
+        for number in sorted(found.keys() - self.seen):
             self.seen.add(number)
-            file = next(self.folder.glob(f"{number:05}_stats.json"), None) or next(self.folder.glob(f"*{number}_stats.json"))
-            stats = json.loads(file.read_text())
+            stats = json.loads(found[number].read_text())
             self.log("worker", stats)
             self.add(stats)
             self.log("total", self.total)

@@ -6,8 +6,14 @@ import os
 from . import Mistake
 
 
+def stats_files(folder):
+    """Where the counts of each shard are that is done: they are written last."""
+    numbers = ((file.name.removesuffix("_stats.json"), file) for file in folder.glob("*_stats.json"))
+    return {int(number): file for number, file in numbers if number.isdigit()}
+
+
 def done_shards(folder):
-    return {int(file.name.split("_")[0]) for file in folder.glob("*_stats.json") if file.name.split("_")[0].isdigit()}
+    return set(stats_files(folder))
 
 
 def check_record(program, folder, parameters, inputs, mode):

@@ -1,12 +1,12 @@
 """From the subsamplers of video2dataset to flags of tarvideo."""
 
 from . import Mistake
+from .config import PARTS
 from .flags import one_of
 
 SOUNDS = ("mp3", "flac", "wav", "m4a")
+NO_LIMIT = PARTS["ClippingSubsampler"]["max_length"]
 PRECISION = {"low": "copy", "keyframe_adjusted": "keyframe", "exact": "exact"}
-# Shorter clips than this nobody sees.
-NO_LIMIT = 999999.0
 
 
 class Plan:
@@ -93,7 +93,7 @@ class Plan:
     def clips(self, part):
         if self.clips_from is None:
             return
-        part = part or {"min_length": 0.0, "max_length": NO_LIMIT, "max_length_strategy": "all", "precision": "low"}
+        part = part or PARTS["ClippingSubsampler"]
         precision = PRECISION[one_of("config: precision", part["precision"], PRECISION)]
         strategy = one_of("config: max_length_strategy", part["max_length_strategy"], ("all", "first"))
         self.words += ["--clip", self.clips_from]

@@ -66,7 +66,7 @@ fn other_braces_are_the_shells() {
 #[test]
 fn mistakes_are_refused_before_anything_runs() {
     let folder = dir();
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 13] = [
         (&["touch ran"], "say what to run it on, in one way: -n N, ITEM…, -T FILE or --shards-of TABLE"),
         (
             &["-n", "2", "touch ran", "x"],
@@ -77,6 +77,7 @@ fn mistakes_are_refused_before_anything_runs() {
             &["-n", "2", "-o", "{}", "--also", "y", "touch ran"],
             "items 0 and 1 would both write y (use {}, {i} or {base})",
         ),
+        (&["-n", "2", "--also", "s3://b/{}", "touch ran"], "--also s3://b/0: only files are looked for"),
         (
             &["-o", "{base}", "touch ran", "a/x.tar", "b/x.tgz"],
             "items 0 and 1 would both write x (use {}, {i} or {base})",

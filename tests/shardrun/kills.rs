@@ -1,7 +1,8 @@
 //! Signals and death: partial outputs are gone, what was done stays, a resume completes.
 
+use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{counts, is_gone, log, read, shardrun};
@@ -82,23 +83,20 @@ fn kill_9_loses_nothing_but_time() {
 }
 
 #[test]
-fn a_worker_ends_with_the_process_that_started_it() {
+fn a_worker_that_stays_ends_with_its_stdin() {
     let folder = dir();
     let path = folder.path();
     let head = format!(
         r#"{{"shardrun":"","pipeline":"echo $$ >pid; sleep 1000","output":null,"also":[],"count":1,"numbers":true,"sha256":"","cwd":"{}","retries":0,"timeout":null,"jitter":null,"redo":false,"max_failures":null}}"#,
         path.display()
     );
-    std::fs::write(path.join("bundle"), format!("{head}\n[[0,\"0\"]]\n")).unwrap();
-    let mut engine = bash("shardrun item --parent $$ - <bundle & wait").cwd(path).into_command().spawn().unwrap();
+    let mut command = shardrun(path, ["item", "--serve"]).into_command();
+    let mut worker = command.stdin(Stdio::piped()).spawn().unwrap();
+    worker.stdin.as_ref().unwrap().write_all(format!("{head}\n[[0,\"0\"]]\n").as_bytes()).unwrap();
     bash("until [ -s pid ]; do sleep 0.02; done").cwd(path).ok();
-    engine.kill().unwrap();
-    engine.wait().unwrap();
-    let pid = read(path, "pid");
-    bash(&format!("for i in {{1..500}}; do kill -0 {0} 2>&- || exit 0; sleep 0.02; done", pid.trim())).ok();
-    assert!(is_gone(pid.trim()), "the item outlived its engine");
-    shardrun(path, ["item", "--parent", "1", "bundle"])
-        .fails(1, "shardrun: process 1, which started this one, is gone");
+    drop(worker.stdin.take()); // as when the engine's process is killed
+    assert_eq!(status(worker.wait().unwrap()), 143);
+    assert!(is_gone(read(path, "pid").trim()), "the item outlived its engine");
 }
 
 #[test]

@@ -13,16 +13,19 @@ pub struct Budget {
     limit: u64,
     used: AtomicU64,
     oldest: AtomicU64,
+    /// Rows that find no room.
+    waiting: AtomicU64,
     /// Rows that only have to be written.
     leaving: AtomicU64,
     moved: Notify,
+    short: Notify,
 }
 
 impl Budget {
     /// Room for `limit` bytes, and those of the oldest row.
     pub fn new(limit: u64) -> Arc<Self> {
-        let [used, oldest, leaving] = [0, 0, 0].map(AtomicU64::new);
-        Arc::new(Budget { limit, used, oldest, leaving, moved: Notify::new() })
+        let [used, oldest, waiting, leaving] = [0; 4].map(AtomicU64::new);
+        Arc::new(Budget { limit, used, oldest, waiting, leaving, moved: Notify::new(), short: Notify::new() })
     }
 
     /// Names the oldest row that is not done.
@@ -32,9 +35,9 @@ impl Budget {
         }
     }
 
-    /// Whether all room is taken.
+    /// Whether all room is taken, or what is left is too little for a row that waits.
     pub fn is_full(&self) -> bool {
-        self.used.load(Ordering::SeqCst) >= self.limit
+        self.used.load(Ordering::SeqCst) >= self.limit || self.waiting.load(Ordering::SeqCst) > 0
     }
 
     /// Whether all room is taken by rows that wait for others.
@@ -45,6 +48,11 @@ impl Budget {
     /// Waits until something has changed since the call.
     pub fn change(&self) -> Notified<'_> {
         self.moved.notified()
+    }
+
+    /// Waits until a row has found no room.
+    pub fn shortage(&self) -> Notified<'_> {
+        self.short.notified()
     }
 
     fn try_take(&self, row: u64, bytes: u64) -> bool {
@@ -84,22 +92,28 @@ impl Held {
 
     /// Takes room if there is some.
     pub fn try_take(&mut self, bytes: u64) -> bool {
-        let taken = self.budget.try_take(self.row, bytes);
+        let taken = bytes == 0 || self.budget.try_take(self.row, bytes);
         self.bytes += if taken { bytes } else { 0 };
         taken
     }
 
     /// Waits for room.
     pub async fn take(&mut self, bytes: u64) {
+        if self.try_take(bytes) {
+            return;
+        }
+        let budget = Arc::clone(&self.budget);
+        budget.waiting.fetch_add(1, Ordering::SeqCst);
+        budget.short.notify_one();
         loop {
-            let budget = Arc::clone(&self.budget);
             let mut moved = std::pin::pin!(budget.moved.notified());
             moved.as_mut().enable();
             if self.try_take(bytes) {
-                return;
+                break;
             }
             moved.await;
         }
+        budget.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// The row is done and only has to be written.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Parser, ValueEnum};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper_util::client::proxy::matcher::Matcher;
@@ -218,7 +218,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub stats: Option<String>,
 
-    /// Exit with status 3 when more than N rows fail, or more than P%
+    /// Exit with status 3 when more than N rows fail, or P% of them; without it, when all do
     #[arg(long, value_name = "N|P%")]
     pub max_failures: Option<MaxFailures>,
 
@@ -350,7 +350,7 @@ fn name_server(text: &str) -> Result<SocketAddr> {
 
 fn header(text: &str) -> Result<(HeaderName, HeaderValue)> {
     let text = match text.strip_prefix('@') {
-        Some(file) => &std::fs::read_to_string(file).with_context(|| file.to_owned())?,
+        Some(file) => &std::fs::read_to_string(file).map_err(|err| anyhow!("{file}: {err}"))?,
         None => text,
     };
     let (name, value) = text.split_once(':').context("not of the form NAME: VALUE")?;

@@ -132,15 +132,21 @@ impl<T> Hosts<T> {
         self.sleepers.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Starts one particular job whatever the limits say.
-    pub fn force(&mut self, wanted: impl Fn(&T) -> bool) -> Option<T> {
-        for host in self.hosts.values_mut() {
-            if let Some(at) = host.queue.iter().position(&wanted) {
-                host.in_flight += 1;
-                return host.queue.remove(at);
-            }
+    /// When the host of a job in its queue may be asked again.
+    pub fn starts_at(&self, wanted: impl Fn(&T) -> bool) -> Option<Instant> {
+        self.hosts.values().find(|host| host.queue.iter().any(&wanted)).map(|host| host.next_start)
+    }
+
+    /// Starts one particular job, however many its host has in flight; none when it is too early for the host.
+    pub fn force(&mut self, wanted: impl Fn(&T) -> bool, now: Instant) -> Option<T> {
+        let find = |host: &Host<T>| host.queue.iter().position(&wanted);
+        let (host, at) = self.hosts.values_mut().find_map(|host| find(host).map(|at| (host, at)))?;
+        if now < host.next_start {
+            return None;
         }
-        None
+        host.in_flight += 1;
+        host.next_start = now + self.politeness.interval;
+        host.queue.remove(at)
     }
 
     /// A job of this host has ended, well or with a failure.
@@ -245,6 +251,21 @@ mod tests {
             started.push(job);
         }
         assert_eq!(started, [1, 4, 5, 2]);
-        assert_eq!(hosts.force(|&job| job == 3), Some(3));
+        assert_eq!(hosts.force(|&job| job == 3, now), Some(3));
+    }
+
+    #[test]
+    fn a_job_that_is_forced_keeps_the_time_between_two() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let mut hosts = Hosts::new(POLITE);
+        (0..5).for_each(|job| hosts.push("h", job, false, now));
+        assert_eq!((turn(&mut hosts, now), turn(&mut hosts, now + second)), ("start 0".into(), "start 1".into()));
+        assert_eq!(hosts.force(|&job| job == 3, now + second), None);
+        assert_eq!(hosts.starts_at(|&job| job == 3), Some(now + 2 * second));
+        assert_eq!(hosts.force(|&job| job == 3, now + 2 * second), Some(3));
+        assert_eq!(
+            (hosts.starts_at(|&job| job == 3), hosts.starts_at(|&job| job == 4)),
+            (None, Some(now + 3 * second))
+        );
     }
 }

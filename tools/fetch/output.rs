@@ -7,7 +7,7 @@ use tarpipe::report::Tally;
 use tarpipe::sample::{Member, Sample};
 use tarpipe::secret::mask_users;
 use tarpipe::shard::Shard;
-use tarpipe::{messages, name, progress};
+use tarpipe::{messages, name, passed, progress};
 
 use super::attempt::{File, Job};
 use super::entry::Entry;
@@ -171,10 +171,7 @@ fn columns(job: &mut Job) -> Map<String, Value> {
 /// What --pass-failed tells the tools that follow.
 fn failed_sample(job: &mut Job, failure: &Failure) -> Sample {
     let mut json = columns(job);
-    json.insert("status".into(), "failed".into());
-    json.insert("tool".into(), messages::tool().into());
-    json.insert("code".into(), failure.code.name().into());
-    json.insert("error_message".into(), mask_users(&failure.why).into());
+    passed::mark(&mut json, failure.code.name(), &mask_users(&failure.why));
     json.insert("http_status".into(), json!(job.trace.http_status));
     let member = Member::new("json", Value::Object(json).to_string().into_bytes());
     Sample { key: job.row.key.clone(), mtime: 0, source: job.url().into(), members: vec![member] }

@@ -136,6 +136,8 @@ impl Scheduler {
                 },
                 // Rows that have been written make room for others.
                 () = change, if self.budget.is_full() => {}
+                // Only the oldest row may be able to make any.
+                () = budget.shortage() => {}
                 () = sleep_until(wakes_at.unwrap_or_else(Instant::now)), if wakes_at.is_some() => {}
             }
         }
@@ -158,7 +160,10 @@ impl Scheduler {
 
     fn wakes_at(&self) -> Option<Instant> {
         let retry = self.waiting.peek().map(|Reverse((at, _))| *at);
-        let host = if self.has_slot() { self.hosts.wakes_at() } else { None };
+        let host = match self.has_slot() {
+            true => self.hosts.wakes_at(),
+            false => self.stuck_on().and_then(|oldest| self.hosts.starts_at(|job| job.row.index == oldest)),
+        };
         retry.into_iter().chain(host).min()
     }
 
@@ -194,19 +199,21 @@ impl Scheduler {
                 None => break,
             }
         }
-        self.start_oldest();
-    }
-
-    /// With no room left and nothing on its way out, rows wait for bytes that only the oldest row can free.
-    fn start_oldest(&mut self) {
-        let Some((&oldest, &is_running)) = self.unfinished.first_key_value() else { return };
-        self.budget.set_oldest(oldest);
-        if !is_running
-            && self.budget.is_stuck()
-            && let Some(job) = self.hosts.force(|job| job.row.index == oldest)
+        if let Some((&oldest, _)) = self.unfinished.first_key_value() {
+            self.budget.set_oldest(oldest);
+        }
+        if let Some(oldest) = self.stuck_on()
+            && let Some(job) = self.hosts.force(|job| job.row.index == oldest, now)
         {
             self.spawn(job);
         }
+    }
+
+    /// With no room left and nothing on its way out, rows wait for bytes that only the oldest row can free: which that
+    /// is, should it not have been started.
+    fn stuck_on(&self) -> Option<u64> {
+        let (&oldest, &is_running) = self.unfinished.first_key_value()?;
+        (!is_running && self.budget.is_stuck()).then_some(oldest)
     }
 
     fn spawn(&mut self, mut job: Job) {

@@ -159,14 +159,13 @@ impl Running {
     fn settle(&mut self, grace: Duration) {
         let Some(group) = Pid::from_raw(self.process.id() as i32) else { return };
         let until = Instant::now() + grace;
-        // A leader that nobody has waited for would count as a member.
-        while {
-            _ = self.process.try_wait();
-            test_kill_process_group(group).is_ok()
-        } {
-            if Instant::now() >= until {
-                signals::end_group(self.process.id(), Signal::KILL);
+        loop {
+            _ = self.process.try_wait(); // a leader that nobody has waited for would count as a member
+            if test_kill_process_group(group).is_err() {
                 return;
+            }
+            if Instant::now() >= until {
+                return signals::end_group(self.process.id(), Signal::KILL);
             }
             std::thread::sleep(Duration::from_millis(5));
         }

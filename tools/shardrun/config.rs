@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use tarpipe::cli::Usage;
 
 use crate::yaml;
 
@@ -84,10 +85,10 @@ impl Config {
     /// Reads the file; without one everything is empty.
     pub fn read(file: Option<&str>) -> Result<Self> {
         let Some(file) = file else { return Ok(Config::default()) };
-        let text = std::fs::read_to_string(file).with_context(|| file.to_owned())?;
+        let text = std::fs::read_to_string(file).map_err(|err| Usage(format!("{file}: {err}")))?;
         let is_yaml = file.ends_with(".yaml") || file.ends_with(".yml");
         let parsed = if is_yaml { Config::parse_yaml(&text) } else { Config::parse_toml(&text) };
-        parsed.map_err(|what| anyhow!("{file}: {}", what.replace('\n', " ")))
+        parsed.map_err(|what| anyhow!(Usage(format!("{file}: {}", what.replace('\n', " ")))))
     }
 
     /// An error says where, if it is known, and what is wrong.
@@ -101,18 +102,38 @@ impl Config {
     fn parse_yaml(text: &str) -> Result<Self, String> {
         match yaml::parse(text).map_err(|(line, what)| format!("line {line}: {what}"))? {
             Value::Null => Ok(Config::default()),
-            value => serde_json::from_value(value).map_err(|err| err.to_string()),
+            value => serde_json::from_value(value.clone()).map_err(|err| blame(&value).unwrap_or(err.to_string())),
         }
     }
 }
 
-/// A section as flags, in the order of their names.
+/// Which key of which section cannot be taken, and why.
+fn blame(file: &Value) -> Option<String> {
+    let pairs = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let why = |value: Value| serde_json::from_value::<Config>(value).err();
+    for (section, value) in pairs(file) {
+        if let Some(unknown) = why(json!({&section: {}})) {
+            return Some(unknown.to_string());
+        }
+        for (key, value) in pairs(&value) {
+            if let Some(why) = why(json!({&section: {&key: value}})) {
+                return Some(format!("{section}.{key}: {why}"));
+            }
+        }
+        if let Some(why) = why(json!({&section: value})) {
+            return Some(format!("{section}: {why}"));
+        }
+    }
+    None
+}
+
+/// A section as flags.
 pub fn flags(section: &Table) -> Result<Vec<String>> {
     let mut flags = Vec::new();
     for (name, value) in section {
         let dashed = name.replace('_', "-");
         let flag = if dashed.len() == 1 { format!("-{dashed}") } else { format!("--{dashed}") };
-        add(&mut flags, &flag, value).with_context(|| format!("--config: {name}"))?;
+        add(&mut flags, &flag, value).map_err(|what| Usage(format!("--config: {name}: {what}")))?;
     }
     Ok(flags)
 }
@@ -148,7 +169,15 @@ mod tests {
             assert_eq!(config.worker.setup.trim_end(), "module load x");
         }
         assert!(Config::parse_toml("\n[bacth]\na = 1").unwrap_err().starts_with("line 2: unknown field"));
-        assert!(Config::parse_yaml("bacth:\n  a: 1").unwrap_err().starts_with("unknown field `bacth`"));
+        for (yaml, what) in [
+            ("bacth:\n  a: 1", "unknown field `bacth`"),
+            ("worker: {}\nk8s: {pod: {}, volumes: x}", "k8s.volumes: invalid type: string \"x\", expected a sequence"),
+            ("batch: 5", "batch: invalid type: integer `5`, expected a map"),
+            ("- batch", "invalid type: "),
+        ] {
+            let told = Config::parse_yaml(yaml).unwrap_err();
+            assert!(told.starts_with(what), "{told}");
+        }
         assert!(Config::parse_yaml("# nothing\n").unwrap().batch.is_empty());
     }
 }

@@ -86,7 +86,7 @@ fn list(folder: &Path) -> Result<HashSet<OsString>> {
 
 /// Lists each bucket that outputs go to: what starts as all of them do.
 fn buckets(output: &Template, items: &Items) -> BTreeMap<String, BTreeMap<String, u64>> {
-    if output.start().is_some_and(|start| !is_store(start)) {
+    if output.start().is_some_and(|start| !source::is_object(start)) {
         return BTreeMap::new(); // no need to look at every name
     }
     let mut prefixes: BTreeMap<String, String> = BTreeMap::new();
@@ -109,13 +109,9 @@ fn buckets(output: &Template, items: &Items) -> BTreeMap<String, BTreeMap<String
     found
 }
 
-fn is_store(name: &str) -> bool {
-    matches!(source::scheme(name), Some("s3" | "gs" | "az"))
-}
-
 /// Scheme and bucket of an object's name.
 fn bucket_of(name: &str) -> Option<&str> {
-    let slash = name.match_indices('/').nth(2).filter(|_| is_store(name));
+    let slash = name.match_indices('/').nth(2).filter(|_| source::is_object(name));
     slash.map(|(at, _)| &name[..at])
 }
 

@@ -142,12 +142,9 @@ pub enum Command {
         /// Exit with 0 once every item has a result, good or bad: some engines run a failed task again
         #[arg(long = "final")]
         is_final: bool,
-        /// Run task after task, bundles of one task from stdin
+        /// Run task after task, bundles of one task from stdin, and end with it
         #[arg(long, conflicts_with_all = ["bundle", "task", "is_final"])]
         serve: bool,
-        /// End when this process, which started us, does
-        #[arg(long, value_name = "PID")]
-        parent: Option<i32>,
     },
     /// Take results from stdin into a run; what drivers call
     #[command(hide = true)]

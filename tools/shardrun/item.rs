@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
-use tarpipe::{messages, source};
+use tarpipe::{messages, sink, source};
 
 use crate::attempt::{Attempt, Failure, Made};
 use crate::folder::Folder;
@@ -174,8 +174,7 @@ fn exist(output: &str, also: &[String]) -> bool {
 
 /// Whether a name is a path, rather than a command or a URL.
 pub fn is_path(name: &str) -> bool {
-    let is_command = name == "-" || name.starts_with("pipe:") || name.starts_with('|');
-    !is_command && source::scheme(name).is_none_or(|scheme| scheme == "file")
+    !sink::is_command(name) && source::is_path(name)
 }
 
 /// The file is appended to: another copy of this task may write to it at the same time.

@@ -45,10 +45,8 @@ fn run(args: Args) -> Result<Outcome> {
         Some(Command::Retry { dir, failed }) => engine::run(&Job::again(dir.as_deref(), failed)?),
         Some(Command::Cancel { dir }) => engine::cancel(dir.as_deref()),
         Some(Command::Report { dir, html }) => status::report(dir.as_deref(), &html),
-        Some(Command::Item { bundle, task, is_final, serve, parent }) => {
-            parent.map_or(Ok(()), worker::end_with)?;
-            if serve { worker::serve() } else { worker::run(&bundle, task, is_final) }
-        }
+        Some(Command::Item { serve: true, .. }) => worker::serve(),
+        Some(Command::Item { bundle, task, is_final, .. }) => worker::run(&bundle, task, is_final),
         Some(Command::Record { dir }) => worker::record(&dir),
     }
 }

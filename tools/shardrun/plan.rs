@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tarpipe::cli::Usage;
 use tarpipe::digest::Digest;
 
+use crate::item::is_path;
 use crate::items::{Item, Items};
 use crate::template::Template;
 
@@ -115,6 +116,9 @@ impl Templates {
         let outputs = || self.output.iter().chain(&self.also);
         if let Some(output) = outputs().find(|template| template.becomes_command(item)) {
             bail!(Usage(format!("item '{}' makes a command of its output: {}", item.value, output.fill(item))));
+        }
+        if let Some(name) = self.also.iter().map(|template| template.fill(item)).find(|name| !is_path(name)) {
+            bail!(Usage(format!("--also {name}: only files are looked for")));
         }
         if self.pipeline.clashes(item) || outputs().any(|template| template.clashes(item)) {
             bail!(Usage(format!(

@@ -5,6 +5,7 @@
 
 use anyhow::{Result, bail};
 use tarpipe::process::quote;
+use tarpipe::sink::is_command;
 use tarpipe::template;
 
 use crate::items::Item;
@@ -136,11 +137,6 @@ impl Place {
             Place::Ext => parts(item.value).2.to_owned(),
         }
     }
-}
-
-/// Whether a sink would run a name.
-fn is_command(name: &str) -> bool {
-    name.starts_with("pipe:") || name.starts_with('|')
 }
 
 /// Takes `{…}` or `{{…}}` off the start: how long it is and what it stands for, if it is a place.

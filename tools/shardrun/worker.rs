@@ -2,9 +2,12 @@
 
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustix::process::{self, Signal};
 use tarpipe::cli::Outcome;
 use tarpipe::random::Random;
@@ -33,12 +36,26 @@ pub fn run(name: &str, task: Option<usize>, is_final: bool) -> Result<Outcome> {
     Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(most)) })
 }
 
-/// Runs task after task from stdin, each a bundle of its own; an empty line ends the results of one.
+/// Runs task after task from stdin, each a bundle of its own; an empty line ends the results of one. When stdin ends
+/// before a task does, nobody waits for it any more, and it is ended as by TERM.
 pub fn serve() -> Result<Outcome> {
-    let mut input = io::stdin().lock();
-    while !input.fill_buf()?.is_empty() {
-        let (head, items) = bundle::read_next(&mut input)?;
+    let (sender, tasks) = channel();
+    let left = Arc::new(AtomicUsize::new(0));
+    let begun = Arc::clone(&left);
+    std::thread::Builder::new().name("stdin".into()).spawn(move || {
+        let mut input = io::stdin().lock();
+        while input.fill_buf().is_ok_and(|bytes| !bytes.is_empty()) {
+            begun.fetch_add(1, Ordering::SeqCst);
+            _ = sender.send(bundle::read_next(&mut input));
+        }
+        if begun.load(Ordering::SeqCst) > 0 {
+            _ = process::kill_process(process::getpid(), Signal::TERM);
+        }
+    })?;
+    for task in tasks {
+        let (head, items) = task?;
         work(head, &items, &mut Results::Stdout(None, String::new()), &mut Tally::of("item"))?;
+        left.fetch_sub(1, Ordering::SeqCst);
         write_out("\n")?;
     }
     Ok(Outcome::default())
@@ -68,16 +85,6 @@ fn work(head: Head, items: &Task, results: &mut Results, tally: &mut Tally) -> R
             tell(&record);
         }
         results.put(&record)?;
-    }
-    Ok(())
-}
-
-/// Has Linux send TERM when the parent ends: engines that cancel a task may kill their own process alone.
-pub fn end_with(parent: i32) -> Result<()> {
-    process::set_parent_process_death_signal(Some(Signal::TERM))?;
-    // It may have ended before that.
-    if process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
-        bail!("process {parent}, which started this one, is gone");
     }
     Ok(())
 }

@@ -107,7 +107,7 @@ struct Args {
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = size::parse)]
     max_size: u64,
 
-    /// End with status 3 when more than N samples, or P% of them, fail
+    /// Exit with status 3 when more than N samples fail, or P% of them; without it, when all do
     #[arg(long, value_name = "N|P%")]
     max_failures: Option<MaxFailures>,
 

@@ -35,7 +35,7 @@ impl Body {
 
     /// Stores a sample whose json was taken out of it; `row` takes its place.
     pub fn add(&mut self, layout: &Layout, mut sample: Sample, mut row: Map<String, Value>) -> Result<()> {
-        row.remove("code");
+        row.shift_remove("code");
         let caption = match (row.get("caption"), sample.get("txt")) {
             (Some(Value::String(text)), _) => text.clone(),
             (Some(Value::Null) | None, Some(txt)) => String::from_utf8_lossy(&txt.data).into_owned(),

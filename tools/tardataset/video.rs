@@ -8,7 +8,7 @@ const PASSING: [&str; 5] = ["subtitles", "requested_formats", "formats", "thumbn
 
 /// clip becomes clips, cuts are counted in frames, probe becomes video_metadata, info.json becomes yt_meta_dict.
 pub fn rename(facts: &mut Map<String, Value>, sample: &mut Sample) {
-    if let Some(clip) = facts.remove("clip") {
+    if let Some(clip) = facts.shift_remove("clip") {
         let was_text = facts.get("clips").is_some_and(has_text);
         facts.insert("clips".into(), clips(&clip, was_text));
     }
@@ -16,7 +16,7 @@ pub fn rename(facts: &mut Map<String, Value>, sample: &mut Sample) {
         let cuts = in_frames(spans, facts.get("probe"));
         facts.insert("cuts".into(), cuts);
     }
-    if let Some(probe) = facts.remove("probe") {
+    if let Some(probe) = facts.shift_remove("probe") {
         facts.insert("video_metadata".into(), probe);
     }
     let Some(at) = sample.members.iter().position(|member| member.field == "info.json") else { return };

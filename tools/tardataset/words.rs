@@ -48,7 +48,7 @@ impl Words {
         if text("status") != "failed" {
             facts.insert("status".into(), self.name(Status::Success).into());
             for name in ["error_message", "code"] {
-                facts.remove(name);
+                facts.shift_remove(name);
             }
             return Status::Success;
         }
@@ -65,7 +65,7 @@ impl Words {
         facts.insert("status".into(), self.name(status).into());
         facts.insert("error_message".into(), message.into());
         for name in OF_SUCCESS {
-            facts.remove(name);
+            facts.shift_remove(name);
         }
         status
     }

@@ -115,7 +115,7 @@ struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// Exit with status 3 when more samples fail than N or P%; otherwise when all do
+    /// Exit with status 3 when more than N samples fail, or P% of them; without it, when all do
     #[arg(long, value_name = "N|P%")]
     max_failures: Option<MaxFailures>,
 

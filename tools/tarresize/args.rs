@@ -143,11 +143,11 @@ pub struct Args {
     #[arg(long, value_name = "WHAT", default_value = "skip")]
     pub on_error: OnError,
 
-    /// End with status 3 when more samples fail: a number or a percentage [default: all of them]
+    /// Exit with status 3 when more than N samples fail, or P% of them; without it, when all do
     #[arg(long, value_name = "N|P%")]
     pub max_failures: Option<MaxFailures>,
 
-    /// Write a row for every image to FILE (.jsonl, .csv or .parquet)
+    /// Report every image to FILE: .jsonl, .csv or .parquet, by its suffix
     #[arg(long, value_name = "FILE")]
     pub report: Option<String>,
 

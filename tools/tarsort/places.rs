@@ -40,8 +40,7 @@ impl Files {
     pub fn open(names: &[String]) -> Result<Option<Self>> {
         let mut files = Vec::new();
         for name in names {
-            let is_path = !name.starts_with("pipe:") && source::scheme(name).is_none_or(|scheme| scheme == "file");
-            if name == "-" || !is_path {
+            if !source::is_path(name) {
                 return Ok(None);
             }
             let open = || -> Result<_> {

@@ -13,6 +13,7 @@ use tarpipe::cli::{self, Input, Outcome, Packing, Parallel, Talk, Usage};
 use tarpipe::compression::Compression;
 use tarpipe::messages;
 use tarpipe::report::{Tally, counted};
+use tarpipe::sink;
 use tarpipe::size;
 use tarpipe::source;
 use tarpipe::stream::Stream;
@@ -154,8 +155,7 @@ fn layout(args: &Args) -> Result<Layout> {
     if pattern.has("split") != args.by_hash.is_some() {
         return usage(format!("-o {}: {{split}} and --by-hash go together", args.output));
     }
-    let to_command = args.output.starts_with("pipe:") || args.output.starts_with('|');
-    if to_command && (args.index || args.stats || args.post.is_some()) {
+    if sink::is_command(&args.output) && (args.index || args.stats || args.post.is_some()) {
         return usage("a shard that goes to a command has no name for --index, --stats or --post".into());
     }
     let compression = args.packing.compression();

@@ -163,7 +163,7 @@ pub struct Args {
     #[arg(long, value_name = "skip|pass", default_value = "skip")]
     on_error: OnError,
 
-    /// Exit with status 3 when more samples fail than N or P%; otherwise when all do
+    /// Exit with status 3 when more than N samples fail, or P% of them; without it, when all do
     #[arg(long, value_name = "N|P%")]
     pub max_failures: Option<MaxFailures>,
 

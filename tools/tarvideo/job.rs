@@ -71,13 +71,14 @@ impl Processed {
     /// What goes on of an item that failed: the json, with the sample that a clip was to be cut from.
     pub fn failed(&self, item_key: &str, failure: &Failure) -> Option<Sample> {
         let told = self.told.as_ref()?;
-        let mut failed = passed::failed(told, failure.code, failure.what());
+        let mut facts = passed::facts(told);
+        passed::mark(&mut facts, failure.code, failure.what());
         if item_key != told.key {
-            let mut facts = passed::facts(&failed);
             facts.insert("clip".into(), json!({"key": told.key}));
-            failed.set("json", Value::from(facts).to_string().into_bytes());
-            failed.rekey(item_key.to_owned());
         }
+        let mut failed = told.clone();
+        failed.set("json", Value::from(facts).to_string().into_bytes());
+        failed.rekey(item_key.to_owned());
         Some(failed)
     }
 }

@@ -29,12 +29,10 @@ impl Names<'_> {
         Columns::Named(needed)
     }
 
-    /// What a column is called in the output, where it is kept.
-    fn kept<'b>(&'b self, name: &'b str) -> Option<&'b str> {
-        match &self.keep {
-            None => Some(name),
-            Some(keep) => keep.iter().find(|(_, old)| *old == name).map(|(new, _)| *new),
-        }
+    /// What a column is called in the output: it can be kept under several names, or not at all.
+    fn kept<'b>(&'b self, name: &'b str) -> impl Iterator<Item = &'b str> {
+        let listed = self.keep.iter().flatten().filter(move |(_, old)| *old == name).map(|(new, _)| *new);
+        listed.chain(self.keep.is_none().then_some(name))
     }
 }
 
@@ -81,14 +79,15 @@ pub fn write_row(
         if *name == names.url || *name == names.caption || *name == names.key {
             continue;
         }
-        let Some(name) = names.kept(name) else { continue };
-        if matches!(name, "url" | "caption" | "key") {
-            return Err(format!("column '{name}' would stand twice: leave one out with --keep"));
+        for name in names.kept(name) {
+            if matches!(name, "url" | "caption" | "key") {
+                return Err(format!("column '{name}' would stand twice: leave one out with --keep"));
+            }
+            out.push(b',');
+            Cell::Text(name).write_json(out);
+            out.push(b':');
+            cell.write_json(out);
         }
-        out.push(b',');
-        Cell::Text(name).write_json(out);
-        out.push(b':');
-        cell.write_json(out);
     }
     out.extend_from_slice(b"}\n");
     Ok(())

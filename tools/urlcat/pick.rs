@@ -60,6 +60,8 @@ pub struct Pick<'a> {
     /// Rows that passed everything before --shard.
     index: u64,
     is_output_broken: bool,
+    /// Columns of --keep that none of the rows written has had.
+    unseen: Option<Vec<&'a str>>,
     tally: Tally,
 }
 
@@ -92,6 +94,7 @@ impl<'a> Pick<'a> {
             position: 0,
             index: 0,
             is_output_broken: false,
+            unseen: None,
             tally: Tally::of("row"),
         })
     }
@@ -132,6 +135,9 @@ impl<'a> Pick<'a> {
             out.flush()?;
             out.sink.finish()?;
         }
+        if let Some(unseen) = self.unseen.filter(|unseen| !unseen.is_empty()) {
+            messages::notice(&format!("--keep: no row has a column '{}'", unseen.join("' or '")));
+        }
         Ok(self.tally.into())
     }
 
@@ -150,6 +156,8 @@ impl<'a> Pick<'a> {
 
     fn write(&mut self, row: &Row<'_>) -> Result<(), String> {
         let Some(out) = &mut self.out else { return Ok(()) };
+        let unseen = self.unseen.get_or_insert_with(|| self.names.keep.iter().flatten().map(|(_, old)| *old).collect());
+        unseen.retain(|name| row.get(name).is_none());
         let start = out.buf.len();
         let number = Number { index: self.index, rows_per_shard: self.rows_per_shard, first_shard: self.first_shard };
         let result = write_row(&mut out.buf, &self.names, row, self.template.as_ref(), number);
