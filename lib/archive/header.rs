@@ -58,14 +58,21 @@ pub(super) fn view(block: &[u8; BLOCK]) -> &Header {
 /// The stored sum against the unsigned sum, or the signed one that some old writers made.
 pub(super) fn checksum_holds(block: &[u8; BLOCK]) -> bool {
     let Ok(stored) = view(block).cksum() else { return false };
-    let (before, after) = (&block[..148], &block[156..]);
-    let sum = |bytes: &[u8]| bytes.iter().map(|&b| u32::from(b)).sum::<u32>();
-    let unsigned = sum(before) + sum(after) + 8 * u32::from(b' ');
+    let own = &block[148..156];
+    let unsigned = sum(block) - own.iter().map(|&b| u32::from(b)).sum::<u32>() + 8 * u32::from(b' ');
     if stored == unsigned {
         return true;
     }
     let high = |bytes: &[u8]| bytes.iter().filter(|&&b| b >= 0x80).count() as u32;
-    stored == unsigned.wrapping_sub(256 * (high(before) + high(after)))
+    stored == unsigned.wrapping_sub(256 * (high(block) - high(own)))
+}
+
+/// The bytes of a block, four at a time in lanes of 16 bits: byte by byte it was a quarter of what small members cost.
+fn sum(block: &[u8; BLOCK]) -> u32 {
+    const LOW: u64 = 0x00ff_00ff_00ff_00ff;
+    let words = block.as_chunks().0.iter().map(|&word| u64::from_ne_bytes(word));
+    let lanes = words.fold(0, |sum, word| sum + (word & LOW) + (word >> 8 & LOW));
+    (0..4).map(|lane| (lanes >> (16 * lane)) as u32 & 0xffff).sum()
 }
 
 pub(super) fn classify(block: &[u8; BLOCK]) -> Block {
@@ -161,6 +168,14 @@ fn whole_seconds(value: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sum_is_that_of_all_bytes() {
+        for step in 0..256 {
+            let block: [u8; BLOCK] = std::array::from_fn(|i| 255 - (i * step) as u8);
+            assert_eq!(sum(&block), block.iter().map(|&b| u32::from(b)).sum::<u32>(), "{step}");
+        }
+    }
 
     #[test]
     fn pax_records_are_taken_by_their_stated_length() {

@@ -103,8 +103,7 @@ impl Engine {
         let waiting = self.begin("-j 1", HELD);
         self.until_begun(&[2]);
         let pid = fs::read_to_string(self.path("began-2")).unwrap().trim().to_owned();
-        let worker = parent(&parent(&pid));
-        bash(&format!("kill -9 {worker}")).ok();
+        bash(&format!("kill -9 {}", writer_to(&parent(&pid)))).ok();
         until("the orphan ends", || !is_alive(&pid));
         until("it begins again", || self.begun() == 4);
         fs::write(self.path("go"), "").unwrap();
@@ -237,6 +236,16 @@ fn is_alive(pid: &str) -> bool {
 fn parent(pid: &str) -> String {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().to_owned()
+}
+
+/// The process at the other end of a process's stdin.
+fn writer_to(reader: &str) -> String {
+    let pipe = fs::read_link(format!("/proc/{reader}/fd/0")).unwrap();
+    let has_it = |pid: &String| {
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        pid != reader && open.into_iter().any(|fd| fs::read_link(fd.path()).is_ok_and(|found| found == pipe))
+    };
+    list("/proc").into_iter().find(has_it).unwrap()
 }
 
 /// Waits until `ready` holds; a test that waits for ever fails.
