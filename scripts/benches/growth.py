@@ -29,9 +29,9 @@ def run(bench):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="growth-"))
     try:
         samples = lambda count: bench.made(f"growth-{count}.tar", corpora.samples(count, 2_000))
-        grow(bench, list(filters(bench, samples, folder)))
+        grow(bench, "growth of what reads from disk", list(filters(bench, samples, folder)))
         with web.nginx(bench, bench.made("pictures-8000", web.pictures(8_000, 51_200))) as servers:
-            grow(bench, [fetching(bench, servers.plain)])
+            grow(bench, "growth of what is fetched", [fetching(bench, servers.plain)])
         spread(bench, samples)
     finally:
         shutil.rmtree(folder)
@@ -76,7 +76,7 @@ def fetching(bench, base):
     return Growing("fetch -j 64", 500, command, urls)
 
 
-def grow(bench, tools):
+def grow(bench, title, tools):
     """Each tool at each size; all tools of a list are one picture."""
     rows = {}
     for tool in tools:
@@ -87,7 +87,7 @@ def grow(bench, tools):
         for size in SIZES:
             row = found[f"{size} x"]
             rows[f"{tool.name}, {counts[size]:,}"] = {**row, "line": tool.name, "at": size, "items": counts[size]}
-    bench.record("growth: " + ", ".join(tool.name for tool in tools), rows, curve="times the smallest input")
+    bench.record(title, rows, curve="times the smallest input")
     for tool in tools:
         judge(bench, tool.name, [row for row in rows.values() if row["line"] == tool.name])
 

@@ -84,9 +84,9 @@ def profile(folder, work, flags, count, kind):
     calls = work / "calls"
     valgrind(folder, work, flags, MAKERS[kind](work, 3 * count), "callgrind", f"--callgrind-out-file={calls}")
     annotated = subprocess.run(["callgrind_annotate", "--threshold=95", str(calls)], stdout=subprocess.PIPE, text=True, check=True)
-    for line in annotated.stdout.splitlines():
-        if found := re.match(r"\s*[\d,]+ \(\s*([\d.]+)%\)\s+\S*?:(.*?)(?: \[.*)?$", line):
-            print(f"{found[1]:>6} %  {found[2]}")
+    shares = re.findall(r"^ *[\d,]+ \( *([\d.]+)%\) +\S*?:(.*?)(?: \[.*)?$", annotated.stdout, re.MULTILINE)
+    for share, function in shares[:25]:
+        print(f"{share:>6} %  {function}")
     return 0
 
 
