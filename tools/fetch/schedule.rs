@@ -252,8 +252,9 @@ impl Scheduler {
         }
         let index = job.row.index;
         self.unfinished.remove(&index);
+        let is_end = failure.as_ref().is_some_and(|failure| failure.ends_run);
         let result = Done { job, failure };
-        if self.plan.unordered {
+        if self.plan.unordered || is_end {
             self.send(result);
             return;
         }
