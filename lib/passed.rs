@@ -14,12 +14,17 @@ pub fn is_failed(sample: &Sample) -> bool {
 /// The json of a sample that has failed, and why.
 pub fn failed(sample: &Sample, code: &str, why: &str) -> Sample {
     let mut facts = facts(sample);
+    fail(&mut facts, code, why);
+    let member = Member::new("json", Value::from(facts).to_string().into_bytes());
+    Sample { key: sample.key.clone(), mtime: sample.mtime, source: sample.source.clone(), members: vec![member] }
+}
+
+/// Makes the json of a sample that of a failed one.
+pub fn fail(facts: &mut Map<String, Value>, code: &str, why: &str) {
     facts.insert("status".into(), "failed".into());
     facts.insert("tool".into(), messages::tool().into());
     facts.insert("code".into(), code.into());
     facts.insert("error_message".into(), why.into());
-    let member = Member::new("json", Value::from(facts).to_string().into_bytes());
-    Sample { key: sample.key.clone(), mtime: sample.mtime, source: sample.source.clone(), members: vec![member] }
 }
 
 /// What the json of a sample says; nothing where it has none.
