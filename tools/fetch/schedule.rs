@@ -227,7 +227,7 @@ impl Scheduler {
     fn ended(&mut self, mut job: Job, result: Result<(), Failure>) {
         let now = Instant::now();
         self.gauges.in_flight.store(self.running.len(), Ordering::Relaxed);
-        self.hosts.ended(&job.host(), result.as_ref().err(), now);
+        self.hosts.ended(&job.host(), result.as_ref().err(), job.began, now);
         match result {
             Ok(()) if job.has_more() => {
                 job.advance();
