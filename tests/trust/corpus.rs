@@ -298,8 +298,8 @@ fn no_archive_makes_a_tool_hold_what_it_only_claims() {
 
 /// A comparison of each member with all others would take minutes.
 #[test]
-fn a_sample_of_60000_members_takes_seconds() {
-    let archive = (0..60_000).fold(good(), |archive, i| archive.file(&format!("a.{i:06}.x"), b"")).whole();
+fn a_sample_of_40000_members_takes_seconds() {
+    let archive = (0..40_000).fold(good(), |archive, i| archive.file(&format!("a.{i:06}.x"), b"")).whole();
     let folder = dir();
     std::fs::write(folder.path().join("in.tar"), &archive).unwrap();
     let mut scripts = vec![
@@ -325,8 +325,8 @@ fn a_sample_of_60000_members_takes_seconds() {
         scripts.push("tarresize -s 16 --fields 000000.x in.tar || [ $? = 3 ]");
     }
     for script in scripts {
-        let done = bash(&format!("ulimit -v 4000000 -t 20; {script} > stdout")).cwd(folder.path()).done().status(0);
+        let done = bash(&format!("ulimit -v 4000000 -t 15; {script} > stdout")).cwd(folder.path()).done().status(0);
         is_answer(script, &done);
     }
-    assert_eq!(names(&std::fs::read(folder.path().join("out-1.tar")).unwrap()).len(), 60_000);
+    assert_eq!(names(&std::fs::read(folder.path().join("out-1.tar")).unwrap()).len(), 40_000);
 }
