@@ -22,6 +22,7 @@ pub mod digest;
 pub mod duration;
 pub mod expression;
 pub mod failure;
+pub mod fields;
 pub mod guard;
 pub mod index;
 #[cfg(feature = "tables")]

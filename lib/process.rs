@@ -2,9 +2,11 @@
 //! own, so that it can be ended whole, and its exit status is always looked at.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::{Access, access};
 use rustix::process::Signal;
 
 use crate::signals;
@@ -73,6 +75,16 @@ impl Drop for Process {
             signals::release_group(self.child.id());
         }
     }
+}
+
+/// The file of a program: one that may be executed, by its path or on the PATH.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    if name.contains('/') {
+        return Some(name.into()).filter(is_program);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(is_program)
 }
 
 /// Quotes a word for the shell.

@@ -4,14 +4,18 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 
 use crate::archive::{Entry, Fault, Kind, Reader, Writer};
+use crate::fields::Fields;
 use crate::messages;
 use crate::name;
 use crate::report::Tally;
 use crate::sample::{Member, Sample};
 use crate::source;
+
+/// So many bytes of headers are not counted against the limit of a sample.
+const HEADERS: u64 = 1 << 20;
 
 /// The head of a sample: what is known before its data is read.
 #[derive(Clone, Debug)]
@@ -31,8 +35,8 @@ pub struct Stream {
     reader: Reader,
     /// The member whose data stands next in the reader: the first of a sample.
     pending: Option<(Entry, String, String)>,
-    /// Fields seen in the current sample, in lower case.
-    fields: Vec<String>,
+    /// Those seen in the current sample.
+    fields: Fields,
     key: String,
     tally: Tally,
     observer: Option<Observer>,
@@ -76,7 +80,7 @@ impl Stream {
             name: source::display(name).into(),
             reader,
             pending: None,
-            fields: Vec::new(),
+            fields: Fields::default(),
             key: String::new(),
             tally: Tally::default(),
             observer: None,
@@ -123,15 +127,16 @@ impl Stream {
     }
 
     /// Reads the current sample into memory; None, read past and counted as `too_large`, when
-    /// it holds more than `limit` bytes.
+    /// its data, or its headers, have more than `limit` bytes.
     pub fn load(&mut self, head: Head, limit: u64) -> Result<Option<Sample>> {
         let source = Arc::clone(&self.name);
         let mut sample = Sample { key: head.key, mtime: head.mtime, source, members: Vec::new() };
-        let mut total = 0;
+        let (mut total, mut headers) = (0, 0);
         while let Some((entry, field)) = self.next_member()? {
-            self.refuse_twice(&entry, &field)?;
+            self.refuse_field(&entry, &field)?;
             total = u64::saturating_add(total, entry.size); // a claim, not yet backed by bytes
-            if total > limit {
+            headers += entry.header.len() as u64; // they are held too, and empty members have nothing else
+            if total > limit || headers > limit.max(HEADERS) {
                 self.tally.fail("too_large");
                 messages::detail(&format!("{}: {}: larger than {limit} bytes", self.name, sample.key));
                 return Ok(None);
@@ -146,7 +151,7 @@ impl Stream {
     /// Passes the current sample on to `out` without holding it.
     pub fn copy<W: Write>(&mut self, out: &mut Writer<W>, mut each: impl FnMut(Passing<'_>)) -> Result<()> {
         while let Some((entry, field)) = self.next_member()? {
-            self.refuse_twice(&entry, &field)?;
+            self.refuse_field(&entry, &field)?;
             if entry.header.is_empty() {
                 out.new_header(&format!("{}.{field}", self.key), entry.size, entry.mtime)?;
             } else {
@@ -169,7 +174,7 @@ impl Stream {
         mut each: impl FnMut(&Passing<'_>, Option<Vec<u8>>),
     ) -> Result<()> {
         while let Some((entry, field)) = self.next_member()? {
-            self.refuse_twice(&entry, &field)?;
+            self.refuse_field(&entry, &field)?;
             let member = Passing { field: &field, entry: &entry, data_offset: self.reader.offset() };
             let data = match wants(&member) {
                 true => Some(self.reader.read_data().map_err(|fault| self.broken(fault))?),
@@ -249,17 +254,11 @@ impl Stream {
         }
     }
 
-    /// Loaders fold the case of fields, so two that differ only there are one for them.
-    fn refuse_twice(&mut self, entry: &Entry, field: &str) -> Result<()> {
-        let folded = field.to_ascii_lowercase();
-        if self.fields.contains(&folded) {
-            let what = format!("sample {}: field {field} stands twice", self.key);
-            bail!(
-                anyhow!(Fault { offset: entry.offset, code: "duplicate_field", what }).context(Arc::clone(&self.name))
-            );
-        }
-        self.fields.push(folded);
-        Ok(())
+    /// An error when a sample cannot have this field too.
+    fn refuse_field(&mut self, entry: &Entry, field: &str) -> Result<()> {
+        let Err(refusal) = self.fields.add(field) else { return Ok(()) };
+        let what = format!("sample {}: field {field} {refusal}", self.key);
+        Err(self.broken(Fault { offset: entry.offset, code: refusal.code(), what }))
     }
 
     fn broken(&self, fault: Fault) -> anyhow::Error {

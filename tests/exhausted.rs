@@ -80,6 +80,63 @@ fn a_report_that_does_not_fit_says_so_in_every_format() {
     table.stdin(Archive::of_samples(2).whole()).fails(1, &said("tardataset", "out/00000.parquet"));
 }
 
+#[test]
+fn fetch_runs_as_many_programs_as_there_are_files_for() {
+    let folder = dir();
+    let rows: String = (0..40).map(|i| format!("http://127.0.0.1/{i}\n")).collect();
+    std::fs::write(folder.path().join("rows"), rows).unwrap();
+    for most in [32, 40, 64] {
+        let flags = "-j 64 --per-host 64 --allow-private --via 'sh -c \"sleep 0.02; echo x\" {url}'";
+        bash(&with_files(most, &format!("fetch {flags} rows -o out.tar"))).cwd(folder.path()).ok();
+        assert_eq!(names(&std::fs::read(folder.path().join("out.tar")).unwrap()).len(), 80, "{most}");
+    }
+}
+
+#[test]
+fn fetch_blames_no_row_for_a_program_that_does_not_start() {
+    let folder = dir();
+    let path = folder.path();
+    std::fs::write(path.join("plain"), "echo x\n").unwrap();
+    std::fs::write(path.join("lost"), "#!/no/such/interpreter\n").unwrap();
+    bash("chmod +x lost").cwd(path).ok();
+    let none =
+        |program| format!("there is no program {program} (a file that may be executed, by its path or on the PATH)");
+    for (program, said) in [
+        ("nosuchprogram", none("nosuchprogram")),
+        ("./plain", none("./plain")),
+        (".", none(".")),
+        ("./lost", "cannot start ./lost: No such file or directory".to_owned()),
+    ] {
+        let via = format!("{program} {{url}}");
+        let args = ["--allow-private", "--via", &via, "--report", "r.jsonl", "-o", "out.tar"];
+        let rows = "http://127.0.0.1/a\nhttp://127.0.0.1/b\n";
+        run("fetch", args).cwd(path).stdin(rows).fails(1, &format!("fetch: --via: {said}"));
+        assert!(!path.join("out.tar").exists(), "{program}");
+    }
+    // What was not done can be asked for again.
+    let report = std::fs::read_to_string(path.join("r.jsonl")).unwrap();
+    assert_eq!(report.matches(r#""code":"interrupted""#).count(), 2, "{report}");
+}
+
+/// Root has no limit on processes: another user runs the tool. Without root there is nobody to be.
+#[test]
+fn fetch_blames_no_row_for_a_lack_of_processes() {
+    if bash("id -u").ok() != b"0\n" {
+        return;
+    }
+    let folder = dir();
+    let path = folder.path();
+    std::fs::copy(tool("fetch"), path.join("fetch")).unwrap();
+    bash("chmod 755 . fetch; mkdir -m 777 tmp").cwd(path).ok();
+    let rows: String = (0..64).map(|i| format!("http://127.0.0.1/{i}\n")).collect();
+    let user = "setpriv --reuid=61247 --clear-groups prlimit --nproc=30:30";
+    let flags = "-j 64 --per-host 64 --allow-private --via 'sh -c \"exec sleep 300\" {url}'";
+    let done = bash(&format!("TMPDIR=$PWD/tmp {user} ./fetch {flags}")).cwd(path).stdin(rows).done();
+    done.status(1).stderr("fetch: --via: cannot start sh: Resource temporarily unavailable");
+    assert_eq!(list(path.join("tmp")), [""; 0]);
+    assert_eq!(bash("ps -u 61247 -o pid= || true").ok(), b"", "a program is left");
+}
+
 /// What a stage leaves in its temporary folder when its output fails first, last, or not at all.
 #[test]
 fn a_failed_output_leaves_no_scratch_behind() {

@@ -1,9 +1,10 @@
 //! fetch and its connections: where a body ends, when a connection serves again, and when it must not.
 
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::support::web::{Asked, Web, read_request};
 use crate::support::{Run, bash, dir, members, run};
@@ -122,4 +123,32 @@ fn idle_connections_make_room_for_others() {
     // Half of these are for other files.
     let limited = format!("ulimit -n 64; fetch -j 64 --allow-private {}", folder.path().join("rows").display());
     assert_eq!(bodies(&bash(&limited).env("no_proxy", "*").ok()).len(), 120);
+}
+
+/// A server that accepts nobody has room for 128 that wait; the system tries again with what comes beyond that, after
+/// seconds. As many are under way at once, and no more.
+#[test]
+fn connections_to_one_server_do_not_come_all_at_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let folder = dir();
+    let rows: String = (0..700).map(|i| format!("{url}/{i}\n")).collect();
+    std::fs::write(folder.path().join("rows"), rows).unwrap();
+    let mut command = fetch("-j 700 --per-host 700 rows -o out.tar").cwd(folder.path()).into_command();
+    let mut child = command.spawn().unwrap();
+    let sockets = || {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().flatten();
+        open.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|link| link.to_string_lossy().starts_with("socket:")))
+            .count()
+    };
+    let is_socket_count = |count: usize| (257..280).contains(&count);
+    let until = Instant::now() + Duration::from_secs(20);
+    while !is_socket_count(sockets()) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let count = sockets();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(is_socket_count(count), "{count} sockets");
 }

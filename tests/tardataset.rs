@@ -262,3 +262,26 @@ fn keys_and_columns_that_make_no_sense_are_refused() {
         words("tardataset", flags).done().status(2);
     }
 }
+
+#[test]
+fn what_cannot_be_stored_is_a_failed_row() {
+    let folder = dir();
+    let store = |format: &str, archive: Archive| {
+        words("tardataset", &format!("--only-shard 0 --format {format} -o out"))
+            .cwd(folder.path())
+            .stdin(archive.whole())
+            .ok();
+        let codes: Vec<Value> =
+            rows(folder.path(), "out/00000.parquet").iter().map(|row| row["code"].clone()).collect();
+        let counts = stats(folder.path(), "00000_stats.json");
+        assert_eq!(counts["failed_to_resize"], codes.iter().filter(|code| !code.is_null()).count());
+        codes
+    };
+    let archive = Archive::new().file("a/b.jpg", b"1").file("c.jpg", b"2").file("a/b.jpg", b"3");
+    let codes = store("files", archive.file("c.jpg/d.jpg", b"4"));
+    assert_eq!(codes, [Value::Null, Value::Null, json!("exists"), json!("in_the_way")]);
+    assert_eq!(std::fs::read(folder.path().join("out/00000/a/b.jpg")).unwrap(), b"1");
+    assert_eq!(list(folder.path().join("out/00000")), ["a", "c.jpg", "c.json"]);
+    let codes = store("tfrecord", Archive::new().file("a.jpg", b"1").file("b.png", b"2"));
+    assert_eq!(codes, [Value::Null, json!("no_field")]);
+}

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::{Record, varint};
 use crate::archive::Writer;
+use crate::fields::Fields;
 use crate::sample::{Member, Sample};
 
 /// Makes bodies out of samples.
@@ -96,7 +97,7 @@ impl Packed<'_> {
 #[derive(Default)]
 pub struct Groups {
     key: String,
-    fields: Vec<String>,
+    fields: Fields,
 }
 
 impl Groups {
@@ -109,11 +110,9 @@ impl Groups {
             self.fields.clear();
         }
         for field in fields {
-            let folded = field.to_ascii_lowercase(); // as loaders do
-            if self.fields.contains(&folded) {
-                bail!("{source}: sample {key}: field {field} stands twice (duplicate_field)");
+            if let Err(refusal) = self.fields.add(field) {
+                bail!("{source}: sample {key}: field {field} {refusal} ({})", refusal.code());
             }
-            self.fields.push(folded);
         }
         Ok(is_new)
     }

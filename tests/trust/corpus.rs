@@ -1,8 +1,8 @@
 //! Hostile archives through every tool that reads archives. The table says what each gets.
 
 use super::is_answer;
-use crate::contracts::{Output, SUBJECTS};
-use crate::support::{Archive, bash, dir, run};
+use crate::contracts::{Output, SUBJECTS, Subject};
+use crate::support::{Archive, bash, dir, names, run};
 
 /// What becomes of an archive: the status of filters, what they say, and the tools that have another one.
 pub struct Case {
@@ -47,6 +47,26 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
+
+/// Those that change what they read, and are no subjects of the contracts.
+const MORE: &[Subject] = &[
+    Subject { tool: "tardataset", flags: &["--only-shard", "0", "-o", "out"], output: Output::Shards },
+    Subject {
+        tool: "tardataset",
+        flags: &["--only-shard", "0", "-o", "out", "--format", "files"],
+        output: Output::Shards,
+    },
+    Subject {
+        tool: "tardataset",
+        flags: &["--only-shard", "0", "-o", "out", "--format", "parquet"],
+        output: Output::Shards,
+    },
+    Subject {
+        tool: "tardataset",
+        flags: &["--only-shard", "0", "-o", "out", "--format", "tfrecord"],
+        output: Output::Shards,
+    },
+];
 
 fn good() -> Archive {
     Archive::new().file("good.txt", b"good")
@@ -213,7 +233,7 @@ pub fn corpus() -> Vec<Case> {
 fn every_tool_answers_hostile_archives_as_the_table_says() {
     let mut wrong = Vec::new();
     for case in corpus() {
-        for subject in SUBJECTS {
+        for subject in SUBJECTS.iter().chain(MORE) {
             let folder = dir();
             let done = subject.run(folder.path(), &[]).stdin(case.bytes.clone()).done();
             let what = format!("{}: {} {:?}", case.name, subject.tool, subject.flags);
@@ -249,12 +269,13 @@ fn the_other_tools_answer_hostile_archives_too() {
             "tarcat --select 'json.width > 3' --rekey '{index:05}' --shuffle 10 in.tar",
             "tarproc -o - --each txt -c cat in.tar",
             "tarsplit --by-hash a=0.5,b=0.5 --index --stats -n 1 -o '{split}-{shard}.tar' in.tar",
+            "tardataset --only-shard 0 --json '*' --caption --columns 'url width:int32 a:json txt' -o out in.tar",
         ];
         if cfg!(feature = "tarresize") {
             scripts.push("tarresize -s 16 --fields 'txt x' in.tar");
         }
         for script in scripts {
-            let limited = format!("ulimit -v 4000000; {script} > stdout");
+            let limited = format!("ulimit -v 4000000 -t 60; {script} > stdout");
             let done = bash(&limited).cwd(folder.path()).done();
             is_answer(&format!("{}: {script}", case.name), &done);
             assert!(case.status != 1 || done.status_code() == 1, "{}: {script}: a broken stream passed", case.name);
@@ -273,4 +294,39 @@ fn no_archive_makes_a_tool_hold_what_it_only_claims() {
         }
     }
     run("tarcat", [""; 0]).stdin(good().whole()).ok();
+}
+
+/// A comparison of each member with all others would take minutes.
+#[test]
+fn a_sample_of_40000_members_takes_seconds() {
+    let archive = (0..40_000).fold(good(), |archive, i| archive.file(&format!("a.{i:06}.x"), b"")).whole();
+    let folder = dir();
+    std::fs::write(folder.path().join("in.tar"), &archive).unwrap();
+    let mut scripts = vec![
+        "tarcat in.tar",
+        "tarcat --select true in.tar",
+        "tarcheck in.tar",
+        "tarcreate --from tar in.tar",
+        "tardataset --only-shard 0 -o out in.tar",
+        "tardataset --only-shard 0 --format files -o files in.tar",
+        "tarproc -o - -c true in.tar",
+        "tarproc -o - --each 000000.x -c cat in.tar",
+        "tarproc -o - --worker cat in.tar",
+        "tarshow in.tar",
+        "tarshow --json in.tar",
+        "tarshow --html page.html in.tar",
+        "tarshow --extract shown in.tar",
+        "tarsort in.tar",
+        "tarsort --group in.tar",
+        "tarsplit -n 1 --stats -o 'out-{shard}.tar' in.tar",
+        "tarvideo --probe --no-media pass in.tar",
+    ];
+    if cfg!(feature = "tarresize") {
+        scripts.push("tarresize -s 16 --fields 000000.x in.tar || [ $? = 3 ]");
+    }
+    for script in scripts {
+        let done = bash(&format!("ulimit -v 4000000 -t 15; {script} > stdout")).cwd(folder.path()).done().status(0);
+        is_answer(script, &done);
+    }
+    assert_eq!(names(&std::fs::read(folder.path().join("out-1.tar")).unwrap()).len(), 40_000);
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::is_answer;
+use crate::support::web::Web;
 use crate::support::{Done, bash, dir, run};
 
 fn kept(target: &str) -> Vec<PathBuf> {
@@ -70,4 +71,14 @@ fn names_patterns_and_expressions_that_broke_a_parser_get_an_answer() {
         done.push((path.clone(), run("shardrun", ["--dry-run", "--", &pipeline, &value]).done()));
     }
     done.iter().for_each(|(path, done)| is_answer(&path.display().to_string(), done));
+}
+
+#[test]
+fn answers_that_broke_a_client_get_an_answer() {
+    for path in kept("http") {
+        let bytes = std::fs::read(&path).unwrap();
+        let web = Web::start(move |_, wire| _ = wire.write_all(&bytes));
+        let done = run("fetch", ["--allow-private", "--retries", "0", "--timeout", "5s"]).stdin(web.url).done();
+        is_answer(&path.display().to_string(), &done);
+    }
 }

@@ -244,6 +244,44 @@ const CHANGES: [&str; 18] = [
     "PAX records",
 ];
 
+const SIZES: [&[u8]; 8] = [
+    b"00000000001\0",
+    b"00000001000\0",
+    b"          3 ",
+    b"7\0\0\0\0\0\0\0\0\0\0\0",
+    b"0000000x001\0",
+    b"\x80\0\0\0\0\0\0\0\0\0\0\x03",
+    b"            ",
+    b"-0000000001\0",
+];
+
+const VAST_SIZES: [&[u8]; 4] = [
+    b"00010000000\0",
+    b"\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff",
+    b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+    b"\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff",
+];
+
+const MAGICS: [&[u8]; 7] =
+    [b"ustar\x0000", b"ustar  \0", b"ustar\0\0\0", b"\0\0\0\0\0\0\0\0", b"USTAR\x0000", b"ustar\x0000", b"ustar 00"];
+
+const RECORDS: [&[u8]; 14] = [
+    b"14 path=p.one\n",
+    b"14 path=p.one\n14 path=p.two\n",
+    b"+14 path=p.one\n",
+    b"014 path=p.one\n",
+    b"14 path=p.onX",
+    b"9 path=\n",
+    b"10 size=\n",
+    b"9 size=3\n",
+    b"10 size=+3\n",
+    b"10 size=-3\n",
+    b"12 path=a\0b\n",
+    b"5 =x\n",
+    b"17 mtime=17.25e3\n",
+    b"23 GNU.sparse.size=900\n",
+];
+
 fn changed(change: &str, dice: &mut Random) -> Vec<u8> {
     let mut bytes = base(dice);
     let blocks = bytes.len() / 512;
@@ -265,28 +303,9 @@ fn changed(change: &str, dice: &mut Random) -> Vec<u8> {
             let kind = kinds[dice.below(kinds.len())];
             patch(&mut bytes, dice, 156..157, &[kind]);
         }
-        "size" => {
-            let choices: [&[u8]; 8] = [
-                b"00000000001\0",
-                b"00000001000\0",
-                b"          3 ",
-                b"7\0\0\0\0\0\0\0\0\0\0\0",
-                b"0000000x001\0",
-                b"\x80\0\0\0\0\0\0\0\0\0\0\x03",
-                b"            ",
-                b"-0000000001\0",
-            ];
-            let choice = choices[dice.below(8)];
-            patch(&mut bytes, dice, 124..136, choice);
-        }
-        "vast size" => {
-            let choices: [&[u8]; 4] = [
-                b"00010000000\0",
-                b"\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff",
-                b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
-                b"\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff",
-            ];
-            let choice = choices[dice.below(4)];
+        "size" | "vast size" => {
+            let choices = if change == "size" { &SIZES[..] } else { &VAST_SIZES };
+            let choice = choices[dice.below(choices.len())];
             patch(&mut bytes, dice, 124..136, choice);
         }
         "name" => {
@@ -296,16 +315,7 @@ fn changed(change: &str, dice: &mut Random) -> Vec<u8> {
             patch(&mut bytes, dice, 0..100, &with);
         }
         "magic or prefix" => {
-            let choices: [&[u8]; 7] = [
-                b"ustar\x0000",
-                b"ustar  \0",
-                b"ustar\0\0\0",
-                b"\0\0\0\0\0\0\0\0",
-                b"USTAR\x0000",
-                b"ustar\x0000",
-                b"ustar 00",
-            ];
-            let choice = choices[dice.below(7)];
+            let choice = MAGICS[dice.below(MAGICS.len())];
             patch(&mut bytes, dice, 257..265, choice);
             if dice.below(2) == 0 {
                 patch(&mut bytes, dice, 345..500, b"in/the/prefix\0");
@@ -357,23 +367,7 @@ fn changed(change: &str, dice: &mut Random) -> Vec<u8> {
             bytes.extend(noise(dice, n));
         }
         "PAX records" => {
-            let records: [&[u8]; 14] = [
-                b"14 path=p.one\n",
-                b"14 path=p.one\n14 path=p.two\n",
-                b"+14 path=p.one\n",
-                b"014 path=p.one\n",
-                b"14 path=p.onX",
-                b"9 path=\n",
-                b"10 size=\n",
-                b"9 size=3\n",
-                b"10 size=+3\n",
-                b"10 size=-3\n",
-                b"12 path=a\0b\n",
-                b"5 =x\n",
-                b"17 mtime=17.25e3\n",
-                b"23 GNU.sparse.size=900\n",
-            ];
-            let record = records[dice.below(14)];
+            let record = RECORDS[dice.below(RECORDS.len())];
             let kind = if dice.below(4) == 0 { tar::EntryType::XGlobalHeader } else { tar::EntryType::XHeader };
             let pax = Archive::new().entry(b"x", kind, record).cut();
             let heads = headers(&bytes);

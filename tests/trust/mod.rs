@@ -8,6 +8,7 @@ mod images;
 mod paths;
 mod promises;
 mod secrets;
+mod servers;
 mod shells;
 mod tables;
 

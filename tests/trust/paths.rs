@@ -1,6 +1,6 @@
 //! Keys and fields from strangers next to a file system: nothing is made outside of the folder that was named.
 
-use crate::support::{Archive, bash, dir, list, members, run};
+use crate::support::{Archive, bash, dir, list, members, run, words};
 
 /// Names that lead elsewhere, or would.
 const ELSEWHERE: [&str; 5] = ["../up", "/tmp/tarpipe-abs", "a/../../up", "..", "a/.."];
@@ -14,10 +14,19 @@ fn extracted_samples_stay_in_their_folder() {
         .entry(b"link.x", tar::EntryType::Symlink, b"")
         .whole();
     std::fs::create_dir(folder.path().join("in")).unwrap();
-    let done = run("tarshow", ["--extract", "in/out"]).cwd(folder.path()).stdin(archive).done().status(0);
-    done.stderr("tarshow: 1 sample; failed 5 (1 name_absolute, 4 name_parent); dropped 1 (1 link)");
-    assert_eq!((list(folder.path()), list(folder.path().join("in"))), (vec!["in".into()], vec!["out".into()]));
-    assert_eq!(list(folder.path().join("in/out")), ["good.txt"]);
+    for (tool, flags, files) in [
+        ("tarshow", "--extract in/shown", "shown"),
+        ("tardataset", "--format files --only-shard 7 -o in/set", "set/00007"),
+    ] {
+        let done = words(tool, flags).cwd(folder.path()).stdin(archive.clone()).done().status(0);
+        done.stderr(&format!("{tool}: 1 sample; failed 5 (1 name_absolute, 4 name_parent); dropped 1 (1 link)"));
+        let made = list(folder.path().join("in").join(files));
+        assert!(made.iter().all(|name| name.starts_with("good.")), "{made:?}");
+    }
+    assert_eq!(
+        (list(folder.path()), list(folder.path().join("in"))),
+        (vec!["in".into()], vec!["set".into(), "shown".into()])
+    );
 }
 
 #[test]

@@ -121,3 +121,43 @@ fn a_token_of_the_hub_is_in_no_message_and_no_argument() {
     assert!(web.seen()[0].head.contains(&format!("bearer {SECRET}")), "the token was never shown");
     keeps_all("tarcat", done, folder.path());
 }
+
+/// Files that hold the secret, and of those the ones that others can read.
+fn holders(folder: &Path, others_enter: bool, all: &mut Vec<String>, open: &mut Vec<String>) {
+    use std::os::unix::fs::PermissionsExt;
+    for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let others = others_enter && entry.metadata().unwrap().permissions().mode() & 0o077 != 0;
+        if entry.is_dir() {
+            holders(&entry, others, all, open);
+        } else if std::fs::read(&entry).unwrap().windows(SECRET.len()).any(|part| part == SECRET.as_bytes()) {
+            let name = entry.display().to_string();
+            open.extend(others.then(|| name.clone()));
+            all.push(name);
+        }
+    }
+}
+
+#[test]
+fn what_holds_a_plan_is_for_its_owner_alone() {
+    let folder = dir();
+    let path = folder.path();
+    let fakes = "mkdir bin; printf '#!/bin/sh\\ncat > /dev/null; echo 7\\n' > bin/sbatch; cp bin/sbatch bin/scontrol; chmod +x bin/*";
+    bash(fakes).cwd(path).ok();
+    let pipeline = format!("TOKEN={SECRET} true {{}}");
+    let item = format!("http://me:{SECRET}@host/x");
+    let engines: [(&str, &[&str], usize); 3] =
+        [("local", &[], 2), ("spark", &["--on", "spark", "--launcher", "true"], 3), ("slurm", &["--on", "slurm"], 3)];
+    // In a folder of its own making, and in one that was there for all.
+    for (engine, flags, files) in engines {
+        for (made, before) in [("new", ""), ("old", "mkdir -m 777 $2; ")] {
+            let run = format!("{engine}-{made}");
+            let script = format!("umask 0; PATH=$PWD/bin:$PATH; {before}shardrun \"$@\"");
+            let args = ["sh", "--run", &run, "--retries", "0"].into_iter().chain(flags.iter().copied());
+            bash(&script).cwd(path).args(args.chain([pipeline.as_str(), &item])).done();
+            let (mut all, mut open) = (Vec::new(), Vec::new());
+            holders(&path.join(&run), true, &mut all, &mut open);
+            assert!(all.len() >= files, "{run}: only {all:?} hold what is run");
+            assert!(open.is_empty(), "{run}: others can read {open:?}");
+        }
+    }
+}

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tarpipe::sample::Member;
+use tokio::time::Instant;
 use url::Url;
 
 use super::body::Limits;
@@ -30,6 +31,8 @@ pub struct Job {
     pub tries: u32,
     /// Time spent in attempts, not between them.
     pub spent: Duration,
+    /// The latest attempt.
+    pub began: Instant,
     at: usize,
     held: Held,
 }
@@ -55,6 +58,7 @@ impl Job {
             attempts: 0,
             tries: 0,
             spent: Duration::ZERO,
+            began: Instant::now(),
             at: 0,
             held,
         }
@@ -118,13 +122,13 @@ pub struct Attempts {
 impl Attempts {
     /// Fetches the present URL of the job and keeps the file in it.
     pub async fn run(&self, job: &mut Job) -> Result<(), Failure> {
-        let began = Instant::now();
+        job.began = Instant::now();
         job.attempts += 1;
         job.tries += 1;
         job.trace = Trace::default();
         let before = job.held.bytes();
         let result = self.fetch(job).await;
-        job.spent += began.elapsed();
+        job.spent += job.began.elapsed();
         let result = match result {
             // It has a hash too, and not the right one.
             Err(failure) if failure.code == Code::Empty => self.verify(&[], job).and(Err(failure)),

@@ -10,6 +10,7 @@ use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::{Request, Uri};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::connect::{Connector, Stream};
@@ -22,9 +23,14 @@ const IDLE: Duration = Duration::from_secs(3);
 /// How often those that are over are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
 
+/// New connections to one place that are under way. What does not fit into the queue of a server, which often has room
+/// for 128, is dropped without a word; its client tries again after a second, and twice that.
+const UNDER_WAY: usize = 128;
+
 /// Requests go out here.
 pub struct Connections {
     connector: Connector,
+    gates: Gates,
     /// Idle connections to one host.
     per_host: usize,
     kept: Arc<Mutex<Kept>>,
@@ -48,7 +54,7 @@ enum Way {
 impl Connections {
     pub fn new(connector: Connector, per_host: usize) -> Self {
         let kept = Kept { idle: HashMap::new(), shared: HashMap::new(), swept: Instant::now() };
-        Connections { connector, per_host, kept: Arc::new(Mutex::new(kept)) }
+        Connections { connector, gates: Gates::default(), per_host, kept: Arc::new(Mutex::new(kept)) }
     }
 
     /// Sends one request and waits for the head of its answer. A connection that the server closed while it was idle
@@ -88,7 +94,9 @@ impl Connections {
     }
 
     async fn open(&self, uri: &Uri, place: &str) -> Result<Way, Failure> {
+        let turn = self.gates.turn(place).await;
         let stream = self.connector.connect(uri, || self.kept().drop_one()).await?;
+        drop(turn);
         if !stream.is_h2 {
             return Ok(Way::Own { stream, is_reused: false });
         }
@@ -110,8 +118,39 @@ impl Connections {
     }
 }
 
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One for each place that is being connected to.
+#[derive(Default)]
+struct Gates(Mutex<HashMap<String, Arc<Semaphore>>>);
+
+/// May connect. The last one to leave a gate takes it away.
+struct Turn<'a> {
+    gates: &'a Gates,
+    place: &'a str,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Gates {
+    async fn turn<'a>(&'a self, place: &'a str) -> Turn<'a> {
+        let mut turn = Turn { gates: self, place, permit: None };
+        let new = || Arc::new(Semaphore::new(UNDER_WAY));
+        let gate = Arc::clone(lock(&self.0).entry(place.to_owned()).or_insert_with(new));
+        turn.permit = gate.acquire_owned().await.ok();
+        turn
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.permit = None;
+        let mut gates = lock(&self.gates.0);
+        if gates.get(self.place).is_some_and(|gate| Arc::strong_count(gate) == 1) {
+            gates.remove(self.place);
+        }
+    }
 }
 
 /// What connections may be shared by: scheme, host and port.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use hyper_util::client::proxy::matcher::Matcher;
@@ -24,6 +25,9 @@ const OTHER_FILES: u64 = 128;
 /// The least that may be open: half of them are connections, the engine itself has a dozen.
 const FEWEST_FILES: u64 = 32;
 
+/// Threads for files stay: see [`start_file_thread`].
+const FOR_GOOD: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// The running engine.
 pub struct Engine {
     thread: JoinHandle<bool>,
@@ -45,6 +49,9 @@ impl Engine {
 pub fn start(args: &Args, ends: Ends) -> Result<Engine> {
     let connections = connections(open_files())?;
     let runtime = runtime(args.io_threads)?;
+    if args.via.is_some() || args.allow_file {
+        start_file_thread(&runtime)?;
+    }
     let make = || Scratch::create(Some(&std::env::temp_dir()), false).context("no temporary folder for --via");
     let folder = args.via.is_some().then(make).transpose()?;
     let attempts = {
@@ -67,7 +74,16 @@ pub fn start(args: &Args, ends: Ends) -> Result<Engine> {
 /// One thread costs the least CPU a request: nothing moves between cores.
 fn runtime(threads: usize) -> Result<Runtime> {
     let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
-    builder.worker_threads(threads).enable_all().build().context("cannot start the engine")
+    let runtime = builder.worker_threads(threads).thread_keep_alive(FOR_GOOD).enable_all().build();
+    runtime.context("cannot start the engine")
+}
+
+/// tokio panics where it cannot start the first thread for files; one that is there serves all when no more can be had.
+fn start_file_thread(runtime: &Runtime) -> Result<()> {
+    let probe = std::thread::Builder::new().spawn(|| ()).context("cannot start a thread")?;
+    _ = probe.join();
+    runtime.spawn_blocking(|| ());
+    Ok(())
 }
 
 fn attempts(args: &Args, connections: usize, folder: Option<&Scratch>) -> Result<Attempts> {
@@ -77,7 +93,9 @@ fn attempts(args: &Args, connections: usize, folder: Option<&Scratch>) -> Result
     let connector = Connector::new(resolver, args.insecure, Arc::clone(&proxies), args.connect_timeout, connections);
     let client = Client::new(args.request_options(rules, proxies), connector)?;
     let via = match (&args.via, folder) {
-        (Some(command), Some(folder)) => Some(Via::parse(command, &args.recipe, folder.path(), args.timeout)?),
+        (Some(command), Some(folder)) => {
+            Some(Via::parse(command, &args.recipe, folder.path(), args.timeout, connections)?)
+        }
         _ => None,
     };
     Ok(Attempts {

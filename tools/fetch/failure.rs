@@ -92,17 +92,24 @@ pub struct Failure {
     pub is_transient: bool,
     /// What the server asked for in Retry-After.
     pub retry_after: Option<Duration>,
+    /// Whether this machine is to blame and no row: the run ends, and the row was not done.
+    pub ends_run: bool,
 }
 
 impl Failure {
     /// A failure that another attempt would meet again.
     pub fn lasting(code: Code, why: impl Into<String>) -> Self {
-        Failure { code, why: why.into(), is_transient: false, retry_after: None }
+        Failure { code, why: why.into(), is_transient: false, retry_after: None, ends_run: false }
     }
 
     /// A failure that may pass.
     pub fn passing(code: Code, why: impl Into<String>) -> Self {
-        Failure { code, why: why.into(), is_transient: true, retry_after: None }
+        Failure { is_transient: true, ..Failure::lasting(code, why) }
+    }
+
+    /// A failure of this machine.
+    pub fn ours(why: impl Into<String>) -> Self {
+        Failure { ends_run: true, ..Failure::lasting(Code::Interrupted, why) }
     }
 }
 

@@ -42,6 +42,8 @@ struct Host<T> {
     next_start: Instant,
     failures: u32,
     last: Option<Failure>,
+    /// When it last gave an answer, of whatever kind.
+    answered: Option<Instant>,
     closed_until: Option<Instant>,
     pause: Duration,
     /// Whether it stands in `turns` or `sleepers`.
@@ -75,6 +77,7 @@ impl<T> Hosts<T> {
                 next_start: now,
                 failures: 0,
                 last: None,
+                answered: None,
                 closed_until: None,
                 pause: self.politeness.pause,
                 is_listed: false,
@@ -149,12 +152,16 @@ impl<T> Hosts<T> {
         host.queue.remove(at)
     }
 
-    /// A job of this host has ended, well or with a failure.
-    pub fn ended(&mut self, name: &str, failure: Option<&Failure>, now: Instant) {
+    /// A job of this host that began then has ended, well or with a failure. What began before the host last answered
+    /// says less than that answer: of a thousand jobs that time out together it may have had too much at once.
+    pub fn ended(&mut self, name: &str, failure: Option<&Failure>, began: Instant, now: Instant) {
         let politeness = self.politeness;
         let Some(host) = self.hosts.get_mut(name) else { return };
         host.in_flight -= 1;
         match failure {
+            Some(failure) if failure.code.blames_host() && host.answered.is_some_and(|answered| began < answered) => {
+                host.last = Some(failure.clone());
+            }
             Some(failure) if failure.code.blames_host() => {
                 host.failures += 1;
                 host.last = Some(failure.clone());
@@ -166,6 +173,7 @@ impl<T> Hosts<T> {
             }
             _ => {
                 host.failures = 0;
+                host.answered = Some(now);
                 host.closed_until = None;
                 host.pause = politeness.pause;
             }
@@ -215,7 +223,7 @@ mod tests {
         let later = now + Duration::from_secs(5);
         assert_eq!(turn(&mut hosts, later), "start 0");
         assert_eq!(turn(&mut hosts, later), "idle");
-        hosts.ended("h", None, later);
+        hosts.ended("h", None, now, later);
         assert_eq!(turn(&mut hosts, later + Duration::from_secs(1)), "start 1");
     }
 
@@ -227,7 +235,7 @@ mod tests {
         for job in 0..3 {
             hosts.push("h", job, false, now);
             assert_eq!(turn(&mut hosts, now), format!("start {job}"));
-            hosts.ended("h", Some(&failure), now);
+            hosts.ended("h", Some(&failure), now, now);
             now += Duration::from_secs(1);
         }
         (3..6).for_each(|job| hosts.push("h", job, false, now));
@@ -235,8 +243,25 @@ mod tests {
         now += Duration::from_secs(60);
         assert_eq!(turn(&mut hosts, now), "start 4");
         assert_eq!(turn(&mut hosts, now), "idle");
-        hosts.ended("h", Some(&failure), now);
+        hosts.ended("h", Some(&failure), now, now);
         assert_eq!(turn(&mut hosts, now + Duration::from_secs(100)), "refuse 5 connect");
+    }
+
+    #[test]
+    fn failures_of_one_moment_are_no_row_of_them() {
+        let began = Instant::now();
+        let mut hosts = Hosts::new(Politeness { in_flight: 10, interval: Duration::ZERO, ..POLITE });
+        (0..10).for_each(|job| hosts.push("h", job, false, began));
+        (0..6).for_each(|job| assert_eq!(turn(&mut hosts, began), format!("start {job}")));
+        let failure = Failure::passing(Code::Timeout, "no answer");
+        let now = began + Duration::from_secs(20);
+        hosts.ended("h", None, began, now);
+        (0..5).for_each(|_| hosts.ended("h", Some(&failure), began, now));
+        assert_eq!(turn(&mut hosts, now), "start 6");
+        // Those that began since then count.
+        (7..9).for_each(|job| assert_eq!(turn(&mut hosts, now), format!("start {job}")));
+        (0..3).for_each(|_| hosts.ended("h", Some(&failure), now, now + Duration::from_secs(20)));
+        assert_eq!(turn(&mut hosts, now + Duration::from_secs(20)), "refuse 9 timeout");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What becomes of a row that is done: a sample and a line of the report, or the line alone.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use serde_json::{Map, Value, json};
 use tarpipe::ledger::Ledger;
 use tarpipe::report::Tally;
@@ -53,7 +53,9 @@ impl Output {
                 messages::detail(&format!("{}: {}", job.url(), failure.why));
                 self.tally.fail(failure.code.name());
                 progress::add_failed();
-                if self.pass_failed && !is_over && failure.code != Code::BadKey {
+                if failure.ends_run && !is_over {
+                    written = Err(anyhow!(failure.why.clone()));
+                } else if self.pass_failed && !is_over && failure.code != Code::BadKey {
                     written = self.archive.write(&failed_sample(&mut job, failure));
                 }
             }

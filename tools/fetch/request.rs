@@ -252,9 +252,8 @@ fn refused(head: &Head) -> Failure {
     };
     let wait = head.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     Failure {
-        code,
-        why: format!("HTTP {number}"),
         is_transient: matches!(number, 408 | 425 | 429 | 500 | 502 | 503 | 504),
         retry_after: wait.and_then(|value| retry_after(value, SystemTime::now())),
+        ..Failure::lasting(code, format!("HTTP {number}"))
     }
 }

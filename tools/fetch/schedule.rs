@@ -234,7 +234,7 @@ impl Scheduler {
     fn ended(&mut self, mut job: Job, result: Result<(), Failure>) {
         let now = Instant::now();
         self.gauges.in_flight.store(self.running.len(), Ordering::Relaxed);
-        self.hosts.ended(&job.host(), result.as_ref().err(), now);
+        self.hosts.ended(&job.host(), result.as_ref().err(), job.began, now);
         match result {
             Ok(()) if job.has_more() => {
                 job.advance();
@@ -259,8 +259,9 @@ impl Scheduler {
         }
         let index = job.row.index;
         self.unfinished.remove(&index);
+        let is_end = failure.as_ref().is_some_and(|failure| failure.ends_run);
         let result = Done { job, failure };
-        if self.plan.unordered {
+        if self.plan.unordered || is_end {
             self.send(result);
             return;
         }

@@ -1,5 +1,6 @@
 //! `--via`: any program fetches a row, under the same limits and into the same report. One has a recipe.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,17 +9,26 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use rustix::process::Signal;
 use serde_json::{Map, Value};
-use tarpipe::signals;
+use tarpipe::process;
+use tarpipe::{failure, signals};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::body::Limits;
+use super::connect::plain;
 use super::failure::{Code, Failure};
 use super::ytdlp::{Fetched, Recipe};
 
 /// How often the size of the output is looked at.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// How long a program waits for a free process, and how often it is tried.
+const PATIENCE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(50));
+
+/// Descriptors that a program needs: two pipes, itself, the file it has made.
+const FILES: usize = 4;
 
 /// The end of stderr is what says what went wrong.
 const KEPT_STDERR: usize = 4096;
@@ -30,25 +40,32 @@ pub struct Via {
     number: AtomicU64,
     timeout: Duration,
     recipe: Option<Recipe>,
+    /// As many may run as there are descriptors for.
+    room: Semaphore,
 }
 
 impl Via {
     /// Takes the command apart as a shell would, once: what is in a URL is never read by a shell.
-    pub fn parse(command: &str, recipe: &Recipe, folder: &Path, timeout: Duration) -> Result<Self> {
+    /// `files` may be open at once.
+    pub fn parse(command: &str, recipe: &Recipe, folder: &Path, timeout: Duration, files: usize) -> Result<Self> {
         let words = shlex::split(command).unwrap_or_default();
         if words.is_empty() {
             bail!("--via: '{command}' is no command");
         }
         let (folder, number) = (folder.to_owned(), AtomicU64::new(0));
+        let room = Semaphore::new((files / FILES).max(1));
         if Recipe::is_meant(&words) {
             Recipe::check(&words[0])?;
-            return Ok(Via { words, folder, number, timeout, recipe: Some(recipe.clone()) });
+            return Ok(Via { words, folder, number, timeout, recipe: Some(recipe.clone()), room });
         }
         recipe.refuse()?;
         if !words.iter().any(|word| word.contains("{url}")) {
             bail!("--via: the command has no place {{url}}");
         }
-        Ok(Via { words, folder, number, timeout, recipe: None })
+        if process::find(&words[0]).is_none() {
+            bail!("--via: there is no program {} (a file that may be executed, by its path or on the PATH)", words[0]);
+        }
+        Ok(Via { words, folder, number, timeout, recipe: None, room })
     }
 
     /// Runs the command for one URL of a row with these columns.
@@ -72,9 +89,9 @@ impl Via {
         folder: &Path,
         limits: &Limits,
     ) -> Result<Fetched, Failure> {
-        let broken = |err: std::io::Error| Failure::lasting(Code::Command, err.to_string());
         let words = recipe.words(url, folder, columns)?;
-        tokio::fs::create_dir(folder).await.map_err(broken)?;
+        let made = tokio::fs::create_dir(folder).await;
+        made.map_err(|err| Failure::ours(format!("--via: cannot make a folder: {}", plain(&err))))?;
         let words: Vec<String> = self.words.iter().cloned().chain(words).collect();
         let fetched = self.run(&words, folder, Judge { output: true, of: Recipe::judge }, limits).await;
         let collected = fetched.and_then(|_| recipe.collect(folder, limits));
@@ -101,12 +118,40 @@ impl Via {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         command.stdout(if judge.output { Stdio::null() } else { Stdio::piped() });
-        let child = command.spawn().map_err(|err| Failure::lasting(Code::Command, format!("{}: {err}", words[0])))?;
+        let _place = self.room.acquire().await;
+        let child = spawn(&mut command).await.map_err(|err| unstarted(&words[0], &err))?;
         let group = Group::new(&child);
         let result = supervise(child, out, self.timeout, judge, limits).await;
         drop(group);
         result
     }
+}
+
+/// Others' processes end: one that cannot be started now may be in a moment.
+async fn spawn(command: &mut Command) -> io::Result<Child> {
+    let until = Instant::now() + PATIENCE.0;
+    loop {
+        match command.spawn() {
+            Err(err) if err.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => sleep(PATIENCE.1).await,
+            result => return result,
+        }
+    }
+}
+
+/// No row is to blame for a program that does not start, but one whose URL is too long for the system.
+fn unstarted(program: &str, err: &io::Error) -> Failure {
+    let why = format!("cannot start {program}: {}", plain(err));
+    match err.kind() {
+        io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => Failure::lasting(Code::Command, why),
+        _ => Failure::ours(format!("--via: {why}")),
+    }
+}
+
+/// What a command has made and cannot be read.
+fn unreadable(err: &io::Error) -> Failure {
+    let failure = failure::Failure::io("read what the command has made", err);
+    let ours = failure.blames_machine();
+    if ours { Failure::ours(failure.what()) } else { Failure::passing(Code::Command, failure.what()) }
 }
 
 /// A word with its places filled. What the URL itself holds is no place.
@@ -201,7 +246,7 @@ async fn read_file(path: &Path, limits: &Limits) -> Result<Vec<u8>, Failure> {
     if found.len() > limits.max_bytes {
         return Err(limits.too_large());
     }
-    tokio::fs::read(path).await.map_err(|err| Failure::passing(Code::Command, err.to_string()))
+    tokio::fs::read(path).await.map_err(|err| unreadable(&err))
 }
 
 /// The process group of a child: whatever it started ends with it.

@@ -1,13 +1,15 @@
-//! The folder of a run and what stands where in it.
+//! The folder of a run and what stands where in it. Plans and items hold what was written, with the secrets in it: they
+//! are for their owner alone.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tarpipe::sink;
+use tarpipe::sink::Temporary;
 
 use crate::items::Items;
 use crate::plan::{self, Plan};
@@ -62,7 +64,7 @@ impl Folder {
         let path = self.path.join("plan.json");
         match fs::read_to_string(&path) {
             Ok(text) => plan::parse(&text).map(Some).with_context(|| path.display().to_string()),
-            Err(err) if err.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(err) if err.kind() == ErrorKind::NotFound => Ok(None),
             Err(err) => Err(err).with_context(|| path.display().to_string()),
         }
     }
@@ -91,7 +93,7 @@ impl Folder {
             let path = self.path.join(name);
             let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
             if let Err(err) = removed
-                && err.kind() != std::io::ErrorKind::NotFound
+                && err.kind() != ErrorKind::NotFound
             {
                 return Err(err).with_context(|| path.display().to_string());
             }
@@ -109,16 +111,34 @@ impl Folder {
         Ok(Items::Names(text.lines().map(str::to_owned).collect()))
     }
 
+    /// Makes the folder itself. One that is there keeps its mode.
+    fn create(&self) -> Result<()> {
+        let parent = self.path.parent().unwrap_or(&self.path);
+        let made = fs::create_dir_all(parent).and_then(|()| create_private(&self.path));
+        match made {
+            Err(err) if err.kind() == ErrorKind::AlreadyExists && self.path.is_dir() => Ok(()),
+            made => made.with_context(|| self.path.display().to_string()),
+        }
+    }
+
     /// Makes a folder inside.
     pub fn make(&self, name: &str) -> Result<PathBuf> {
+        self.create()?;
         let path = self.path.join(name);
         fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
         Ok(path)
     }
 
-    /// Writes a small file, whole or not at all.
+    /// Writes a small file, whole or not at all, for its owner alone.
     pub fn write(&self, name: &str, text: &str) -> Result<()> {
-        sink::write_text(&self.path.join(name).to_string_lossy(), text)
+        let path = self.path.join(name);
+        let write = || {
+            let mut file = Temporary::create(&path)?;
+            file.file().set_permissions(Permissions::from_mode(0o600))?;
+            file.write_all(text.as_bytes())?;
+            file.commit()
+        };
+        write().with_context(|| path.display().to_string())
     }
 
     /// Writes a value as one line of JSON.
@@ -131,7 +151,7 @@ impl Folder {
         let path = self.path.join(name);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(err) if err.kind() == ErrorKind::NotFound => return Ok(None),
             Err(err) => return Err(err).with_context(|| path.display().to_string()),
         };
         serde_json::from_str(&text).map(Some).with_context(|| path.display().to_string())
@@ -144,12 +164,12 @@ impl Folder {
 
     /// The next submission's folder, newly made.
     pub fn submission(&self) -> Result<PathBuf> {
-        fs::create_dir_all(&self.path)?;
+        self.create()?;
         for number in 0..10_000 {
             let path = self.path.join(format!("submit-{number:03}"));
-            match fs::create_dir(&path) {
+            match create_private(&path) {
                 Ok(()) => return Ok(path),
-                Err(err) if err.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(err) if err.kind() == ErrorKind::AlreadyExists => {}
                 Err(err) => return Err(err).with_context(|| path.display().to_string()),
             }
         }
@@ -189,6 +209,10 @@ impl Folder {
         file.read_to_string(&mut text).ok()?;
         text.trim().parse().ok()
     }
+}
+
+fn create_private(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
 }
 
 fn newest() -> Option<PathBuf> {

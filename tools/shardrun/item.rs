@@ -7,9 +7,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
-use tarpipe::{messages, sink, source};
+use tarpipe::{messages, process, sink, source};
 
 use crate::attempt::{Attempt, Failure, Made};
 use crate::folder::Folder;
@@ -77,7 +76,9 @@ impl Runner {
         let own = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
         let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into());
         let path = own.map_or(path.clone(), |own| format!("{path}:{}", own.display()));
-        Ok(Runner { templates: head.plan.templates()?, head, said, bash: find_bash(&path), path })
+        // A program that is looked for in a PATH given to it is started by fork, which takes longer than posix_spawn.
+        let bash = process::find("bash").unwrap_or_else(|| "bash".into());
+        Ok(Runner { templates: head.plan.templates()?, head, said, bash, path })
     }
 
     /// Runs an item to its end. Failures are part of the record; errors are ours.
@@ -141,12 +142,6 @@ impl Runner {
             }
         }
     }
-}
-
-/// A program that is looked for in a PATH given to it is started by fork, which takes longer than posix_spawn.
-fn find_bash(path: &str) -> PathBuf {
-    let is_there = |program: &PathBuf| access(program, Access::EXEC_OK).is_ok();
-    std::env::split_paths(path).map(|folder| folder.join("bash")).find(is_there).unwrap_or_else(|| "bash".into())
 }
 
 fn note(record: &mut Record, result: Result<Made, Failure>) {

@@ -7,6 +7,7 @@ use anyhow::Result;
 use tarpipe::archive::{Fault, Reader};
 use tarpipe::compression;
 use tarpipe::digest::Digest;
+use tarpipe::fields::Fields;
 use tarpipe::index::Index;
 use tarpipe::progress;
 use tarpipe::source;
@@ -102,40 +103,31 @@ impl<'a> Inspection<'a> {
     /// Reads the next sample and notes what is wrong with it.
     fn next_sample(&mut self) -> Result<Option<Head>> {
         let Some(head) = self.stream.next()? else { return Ok(None) };
-        let mut fields: Vec<(String, u64)> = Vec::new();
         if let Some(index) = &mut self.index {
             index.begin();
         }
-        self.stream.visit(|member| {
-            fields.push((member.field.to_owned(), member.entry.offset));
-            if let Some(index) = &mut self.index {
+        let Inspection { stream, checks, verdict, index, .. } = self;
+        let mut fields = Fields::default();
+        let mut missing: Vec<&String> = checks.required.iter().collect();
+        let finding = |code, offset, what| Finding { code, offset, sample: Some(head.key.clone()), what };
+        stream.visit(|member| {
+            let field = member.field;
+            if let Err(refusal) = fields.add(field) {
+                let what = format!("field {field} {refusal}");
+                verdict.add(finding(refusal.code(), member.entry.offset, what), checks.show);
+            }
+            missing.retain(|required| *required != field);
+            verdict.members += 1;
+            verdict.fields.add(field);
+            if let Some(index) = index {
                 index.add(&member);
             }
         })?;
-        self.verdict.samples += 1;
-        self.verdict.members += fields.len() as u64;
-        self.judge_fields(&head, &fields);
-        for (field, _) in fields {
-            *self.verdict.fields.entry(field).or_default() += 1;
+        verdict.samples += 1;
+        for required in missing {
+            verdict.add(finding("missing_field", head.offset, format!("field {required} is missing")), checks.show);
         }
         Ok(Some(head))
-    }
-
-    fn judge_fields(&mut self, head: &Head, fields: &[(String, u64)]) {
-        let sample = Some(head.key.clone());
-        for (i, (field, offset)) in fields.iter().enumerate() {
-            if fields[..i].iter().any(|before| before.0.eq_ignore_ascii_case(field)) {
-                let what = format!("field {field} stands twice");
-                self.add(Finding { code: "duplicate_field", offset: *offset, sample: sample.clone(), what });
-            }
-        }
-        for required in &self.checks.required {
-            if !fields.iter().any(|(field, _)| field == required) {
-                let what = format!("field {required} is missing");
-                let finding = Finding { code: "missing_field", offset: head.offset, sample: sample.clone(), what };
-                self.verdict.add(finding, self.checks.show);
-            }
-        }
     }
 
     fn note_key(&mut self, head: &Head, ledger: &Mutex<Ledger>) -> Result<()> {

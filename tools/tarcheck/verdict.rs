@@ -1,8 +1,7 @@
 //! What is said of a shard, to people and to programs.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json as object};
+use tarpipe::fields::Counts;
 use tarpipe::index;
 use tarpipe::size;
 
@@ -40,7 +39,7 @@ pub struct Verdict {
     pub bytes: u64,
     pub stored_bytes: u64,
     pub sha256: Option<String>,
-    pub fields: BTreeMap<String, u64>,
+    pub fields: Counts,
     /// Members that are no part of a sample, and no fault.
     pub dropped: u64,
     pub faults: u64,
@@ -63,12 +62,14 @@ impl Verdict {
     }
 
     fn json(&self) -> Value {
-        object!({
+        let mut json = object!({
             "shard": self.shard, "samples": self.samples, "members": self.members, "bytes": self.bytes,
-            "stored_bytes": self.stored_bytes, "sha256": self.sha256, "fields": self.fields,
+            "stored_bytes": self.stored_bytes, "sha256": self.sha256, "fields": null,
             "dropped": self.dropped, "faults": self.faults,
             "findings": self.findings.iter().map(Finding::json).collect::<Vec<_>>(),
-        })
+        });
+        self.fields.put_into(&mut json);
+        json
     }
 }
 
@@ -87,8 +88,8 @@ pub fn json(verdicts: &[Verdict]) -> Value {
 pub fn table(verdicts: &[Verdict]) -> String {
     let mut rows = vec![["SAMPLES", "MEMBERS", "DROPPED", "SIZE", "FAULTS", "SHARD", "FIELDS"].map(str::to_owned)];
     for verdict in verdicts {
-        let fields: Vec<&str> = verdict.fields.keys().take(8).map(String::as_str).collect();
-        let more = if verdict.fields.len() > fields.len() { " …" } else { "" };
+        let fields: Vec<&str> = verdict.fields.names().take(8).collect();
+        let more = if verdict.fields.names().nth(8).is_some() { " …" } else { "" };
         let fields = format!("{}{more}", fields.join(" "));
         rows.push(row(verdict, &verdict.shard, &fields));
     }

@@ -1,8 +1,8 @@
 //! What recipes are made of: samples to be, and what is refused.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
+use tarpipe::fields::Fields;
 use tarpipe::name;
 
 use crate::content::Content;
@@ -67,16 +67,14 @@ impl Job {
         if self.fields.is_empty() {
             return Some(Refusal::new("no_field", format!("sample {} has no field", self.key)));
         }
-        let mut seen: HashSet<String> = HashSet::new();
+        let mut seen = Fields::default();
         for (field, _) in &self.fields {
             let path = format!("{}.{field}", self.key);
             if name::split(path.as_bytes()) != Ok((&self.key, field)) {
                 return Some(Refusal::new("bad_field", format!("'{field}' cannot be a field")));
             }
-            let folded = field.to_ascii_lowercase(); // as loaders do
-            if !seen.insert(folded) {
-                let why = format!("sample {}: field {field} stands twice", self.key);
-                return Some(Refusal::new("duplicate_field", why));
+            if let Err(refusal) = seen.add(field) {
+                return Some(Refusal::new(refusal.code(), format!("sample {}: field {field} {refusal}", self.key)));
             }
         }
         None

@@ -14,6 +14,9 @@ use crate::files::Files;
 use crate::layout::Layout;
 use crate::tfrecord;
 
+/// A reason code, and the reason in words.
+pub type Refusal = (&'static str, &'static str);
+
 /// The samples of a shard on their way.
 pub enum Body {
     Tar(Shard),
@@ -33,6 +36,15 @@ impl Body {
         })
     }
 
+    /// Why the sample cannot be stored here.
+    pub fn refusal(&self, layout: &Layout, sample: &Sample) -> Option<Refusal> {
+        match self {
+            Body::Files(files) => files.refusal(sample),
+            Body::Records(_) if sample.get(&layout.field).is_none() => Some(("no_field", "no file to store")),
+            _ => None,
+        }
+    }
+
     /// Stores a sample whose json was taken out of it; `row` takes its place.
     pub fn add(&mut self, layout: &Layout, mut sample: Sample, mut row: Map<String, Value>) -> Result<()> {
         row.shift_remove("code");
@@ -44,8 +56,7 @@ impl Body {
         };
         sample.members.retain(|member| member.field != "txt");
         if let Body::Records(sink) = self {
-            let image =
-                sample.get(&layout.field).with_context(|| format!("sample {}: no {}", sample.key, layout.field))?;
+            let image = sample.get(&layout.field).context("no file for the record")?;
             let caption = layout.caption.then_some(caption);
             return Ok(sink.write_all(&tfrecord::record(&layout.field, &image.data, caption.as_deref(), &row))?);
         }

@@ -1,12 +1,19 @@
 //! A shard as a folder of files, which appears under its name only when it is whole.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use tarpipe::sample::Sample;
 use tarpipe::sink::host;
 use tarpipe::{signals, source};
+
+use crate::body::Refusal;
+
+/// What file systems take, with room for where the folder is.
+const LONGEST_NAME: usize = 255;
+const LONGEST_PATH: usize = 3000;
 
 /// A folder on its way. Dropped before [`Files::finish`], it is removed.
 pub struct Files {
@@ -28,10 +35,33 @@ impl Files {
         Ok(Files { folder, target, finished: false })
     }
 
+    /// Why the files of a sample cannot stand here, or those that it gets beside its own.
+    pub fn refusal(&self, sample: &Sample) -> Option<Refusal> {
+        let fields = sample.members.iter().map(|member| member.field.as_str()).chain(["json"]);
+        fields.map(|field| format!("{}.{field}", sample.key)).find_map(|name| self.wrong_with(&name))
+    }
+
+    fn wrong_with(&self, name: &str) -> Option<Refusal> {
+        if name.len() > LONGEST_PATH || name.split('/').any(|part| part.len() > LONGEST_NAME) {
+            return Some(("name_long", "its name is too long for a file"));
+        }
+        match fs::symlink_metadata(self.folder.join(name)) {
+            Ok(_) => Some(("exists", "a sample before it has this name")),
+            Err(err) if err.kind() == ErrorKind::NotADirectory => {
+                Some(("in_the_way", "a file has the name of its folder"))
+            }
+            Err(_) => None,
+        }
+    }
+
     pub fn write(&mut self, sample: &Sample) -> Result<()> {
         for member in &sample.members {
             let path = self.folder.join(format!("{}.{}", sample.key, member.field));
-            fs::write(&path, &member.data).with_context(|| path.display().to_string())?;
+            let write = || {
+                fs::create_dir_all(path.parent().unwrap_or(&path))?;
+                fs::write(&path, &member.data)
+            };
+            write().with_context(|| path.display().to_string())?;
         }
         Ok(())
     }

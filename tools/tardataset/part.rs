@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
+use tarpipe::passed;
 use tarpipe::sink::{self, Options, Sink};
 use tarpipe::table::Writer;
 
@@ -68,6 +69,11 @@ impl<'a> Part<'a> {
     /// Takes a sample, a failure, or a clip, with which a row begins or goes on.
     pub fn add(&mut self, row: Row, begins: bool) -> Result<()> {
         let Row { mut sample, mut facts, .. } = row;
+        if let Some((code, why)) = self.body.refusal(self.layout, &sample)
+            && facts.get("status").is_none_or(|status| status != "failed")
+        {
+            passed::mark(&mut facts, code, why);
+        }
         let status = self.layout.words.tell(&mut facts, &mut sample);
         self.counts.add(status, &facts, begins);
         let json = self.layout.kept_of(&facts);

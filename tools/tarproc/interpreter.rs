@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use tarpipe::cli::Usage;
+use tarpipe::process;
 
 /// Words that bash knows itself. A program of the same name is not what they mean.
 const BUILTINS: &str = "[ alias bg bind break builtin caller case cd command compgen complete compopt continue coproc \
@@ -71,7 +72,8 @@ impl Interpreter {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let plain = |word: &String| word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:,@%+".contains(c));
         let is_shell = self.words.len() == 1 && matches!(self.words[0].as_str(), "bash" | "sh");
-        let starts_a_program = |name: &String| !is_builtin(name) && is_program(name);
+        let starts_a_program =
+            |name: &String| !name.contains('/') && !is_builtin(name) && process::find(name).is_some();
         if is_shell && words.iter().all(plain) && words.first().is_some_and(starts_a_program) && !shell_is_prepared() {
             return Interpreter { words, script: Script::None };
         }
@@ -89,12 +91,6 @@ fn shell_is_prepared() -> bool {
         let name = name.to_string_lossy();
         name.starts_with("BASH_FUNC_") || name == "BASH_ENV"
     })
-}
-
-fn is_program(name: &str) -> bool {
-    let executable = |path: PathBuf| path.is_file() && rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).is_ok();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    !name.contains('/') && std::env::split_paths(&path).any(|folder| executable(folder.join(name)))
 }
 
 #[cfg(test)]

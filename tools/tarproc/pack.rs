@@ -60,21 +60,27 @@ impl Origin {
     /// members that are as they were keep their header, if the key is the same. Fields that
     /// stand twice fail, and loaders fold their case.
     pub fn derive(&self, key: String, mut members: Vec<Member>) -> Result<Sample, Failure> {
-        let place = |field: &str| self.members.iter().position(|known| known.0 == field).unwrap_or(usize::MAX);
-        members.sort_by(|a, b| (place(&a.field), &a.field).cmp(&(place(&b.field), &b.field)));
+        let places: BTreeMap<&str, usize> =
+            self.members.iter().enumerate().map(|(at, known)| (known.0.as_str(), at)).collect();
+        let place = |member: &Member| places.get(member.field.as_str()).copied();
+        let order = |member: &Member| place(member).unwrap_or(usize::MAX);
+        members.sort_by(|a, b| (order(a), &a.field).cmp(&(order(b), &b.field)));
         let mut folded: Vec<String> = members.iter().map(|member| member.field.to_ascii_lowercase()).collect();
         folded.sort_unstable();
         if let Some(twice) = folded.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Failure::new("duplicate_field", format!("field {} stands twice", twice[0])));
         }
         if key == self.key {
-            members.iter_mut().for_each(|member| member.header = self.header_for(member));
+            for member in &mut members {
+                member.header = place(member).and_then(|at| self.header_for(at, member));
+            }
         }
         Ok(Sample { key, mtime: self.mtime, source: Arc::clone(&self.source), members })
     }
 
-    fn header_for(&self, member: &Member) -> Option<Vec<u8>> {
-        let (_, header, size, sum) = self.members.iter().find(|known| known.0 == member.field)?;
+    /// The header of the member that stood there, if this one is the same.
+    fn header_for(&self, at: usize, member: &Member) -> Option<Vec<u8>> {
+        let (_, header, size, sum) = &self.members[at];
         let same = *size == member.data.len() && *sum == crc32fast::hash(&member.data);
         header.clone().filter(|_| same)
     }

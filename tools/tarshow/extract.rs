@@ -127,6 +127,9 @@ impl Tree {
             }
         }
         for ((path, data), (folder, name)) in files.iter().zip(places) {
+            if self.waiting.len() >= WAITING_FILES {
+                self.settle()?; // a sample of very many files: descriptors are few
+            }
             let mut file = Temporary::create_in(&self.path)?;
             file.write_all(data)?;
             stamp(&file, sample.mtime);

@@ -101,10 +101,11 @@ impl Finishing {
         }
         if self.stats {
             let Stored { bytes: stored_bytes, sha256 } = stored;
-            let stats = json!({
+            let mut stats = json!({
                 "shard": mask(&name), "samples": samples, "bytes": bytes, "stored_bytes": stored_bytes,
-                "fields": fields, "sha256": sha256, "closed_by": limit,
+                "fields": null, "sha256": sha256, "closed_by": limit,
             });
+            fields.put_into(&mut stats);
             sink::write_text(&index::sidecar(&name, "stats.json"), &format!("{stats:#}\n"))?;
         }
         match &self.post {

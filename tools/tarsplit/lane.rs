@@ -1,9 +1,8 @@
 //! A row of shards, of which one is open.
 
-use std::collections::BTreeMap;
-
 use anyhow::Result;
 use tarpipe::compression::Compression;
+use tarpipe::fields::Counts;
 use tarpipe::index::Index;
 use tarpipe::shard::Shard;
 use tarpipe::sink;
@@ -37,7 +36,7 @@ impl Layout {
     fn create(&self, name: String) -> Result<Open> {
         let options = sink::Options { compression: self.compression, threads: self.threads, digest: self.stats };
         let shard = Shard::create(&name, options)?;
-        Ok(Open { name, shard, samples: 0, fields: BTreeMap::new(), index: self.index.then(Index::default) })
+        Ok(Open { name, shard, samples: 0, fields: Counts::default(), index: self.index.then(Index::default) })
     }
 
     /// The limit that a shard has reached.
@@ -57,7 +56,7 @@ pub struct Open {
     pub name: String,
     pub shard: Shard,
     pub samples: u64,
-    pub fields: BTreeMap<String, u64>,
+    pub fields: Counts,
     pub index: Option<Index>,
 }
 
@@ -106,7 +105,7 @@ impl<'a> Lane<'a> {
         }
         shard.copy(stream, |member| {
             if self.layout.stats {
-                *fields.entry(member.field.to_owned()).or_default() += 1;
+                fields.add(member.field);
             }
             if let Some(index) = index {
                 index.add(&member);
