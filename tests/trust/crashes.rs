@@ -1,6 +1,8 @@
 //! What fuzzing once broke, through the real tools: fuzz/crashes holds a small file for each bug.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::is_answer;
 use crate::support::web::Web;
@@ -10,7 +12,10 @@ fn kept(target: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/crashes").join(target);
     let kept: Vec<PathBuf> =
         std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
-    assert!(!kept.is_empty() || !["archive", "tables", "names", "select", "scripts"].contains(&target), "{target}");
+    assert!(
+        !kept.is_empty() || !["archive", "http", "tables", "names", "select", "scripts"].contains(&target),
+        "{target}"
+    );
     kept
 }
 
@@ -76,9 +81,19 @@ fn names_patterns_and_expressions_that_broke_a_parser_get_an_answer() {
 #[test]
 fn answers_that_broke_a_client_get_an_answer() {
     for path in kept("http") {
-        let bytes = std::fs::read(&path).unwrap();
-        let web = Web::start(move |_, wire| _ = wire.write_all(&bytes));
-        let done = run("fetch", ["--allow-private", "--retries", "0", "--timeout", "5s"]).stdin(web.url).done();
-        is_answer(&path.display().to_string(), &done);
+        let said = [usize::MAX, 1].map(|piece| {
+            let bytes = std::fs::read(&path).unwrap();
+            let web = Web::start_raw(move |_, tcp| {
+                tcp.set_nodelay(true).unwrap();
+                for part in bytes.chunks(piece.min(bytes.len())) {
+                    _ = tcp.write_all(part);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let done = run("fetch", ["--allow-private", "--retries", "0", "--timeout", "20s"]).stdin(web.url).done();
+            is_answer(&path.display().to_string(), &done);
+            done.stderr_text()
+        });
+        assert_eq!(said[0], said[1], "{}: in pieces it is another one", path.display());
     }
 }

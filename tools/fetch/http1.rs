@@ -107,7 +107,11 @@ async fn read_head(stream: &mut Stream, text: &mut Vec<u8>) -> Result<Option<Par
         }
         match stream.read_buf(text).await {
             Ok(0) if looked == 0 => return Ok(None),
-            Ok(0) => return Err(Failure::passing(Code::Truncated, "the connection was closed within the head")),
+            Ok(0) => {
+                // What came is no HTTP, in however many pieces it came.
+                parse(text)?;
+                return Err(Failure::passing(Code::Truncated, "the connection was closed within the head"));
+            }
             Ok(_) => {}
             Err(_) if looked == 0 => return Ok(None),
             Err(err) => return Err(Failure::passing(Code::Connect, plain(&err))),
