@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -25,6 +25,9 @@ const PART: usize = 8 << 20;
 const UNDER_WAY: usize = 6;
 /// A server that does not answer does not keep us from ending.
 const ABORT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long parts may take to arrive before an upload is aborted: a server may keep one that arrives later.
+const LAST_PARTS: Duration = Duration::from_millis(500);
 
 /// An upload. Dropped before [`Upload::finish`], it is aborted.
 pub(crate) struct Upload {
@@ -56,6 +59,30 @@ static LIVE: Mutex<BTreeMap<u64, Live>> = Mutex::new(BTreeMap::new());
 
 fn live() -> MutexGuard<'static, BTreeMap<u64, Live>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Requests under way that make what has to be aborted, or abort it: nobody ends before they do.
+static BUSY: Mutex<usize> = Mutex::new(0);
+static CALM: Condvar = Condvar::new();
+
+struct Busy;
+
+impl Busy {
+    fn new() -> Self {
+        *busy() += 1;
+        Busy
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        *busy() -= 1;
+        CALM.notify_all();
+    }
+}
+
+fn busy() -> MutexGuard<'static, usize> {
+    BUSY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Upload {
@@ -132,16 +159,16 @@ impl Upload {
 impl Parts {
     fn begin(name: &str, place: &Place) -> Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let _busy = Busy::new();
+        if signals::is_ending() {
+            bail!("the run was ended");
+        }
         let asked = place.clone();
         let create = async move { asked.bucket.store.create_multipart(&asked.path).await };
         let id = explained(runtime::wait(create)?, place.bucket.anonymous)?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let record = Record::write(name, &id);
         live().insert(number, Live { place: place.clone(), id: id.clone(), tasks: Vec::new(), record });
-        if signals::is_ending() {
-            abort_all();
-            bail!("the run was ended");
-        }
         let (sender, receiver) = unbounded();
         Ok(Parts { number, id, sent: 0, sender, receiver, done: BTreeMap::new() })
     }
@@ -163,6 +190,11 @@ impl Drop for Upload {
 
 impl Live {
     fn abort(mut self) {
+        let _busy = Busy::new();
+        let until = Instant::now() + LAST_PARTS;
+        while !self.tasks.iter().all(AbortHandle::is_finished) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         self.tasks.iter().for_each(AbortHandle::abort);
         if abort(self.place.clone(), std::mem::take(&mut self.id)).is_ok() {
             self.forget();
@@ -187,8 +219,17 @@ pub(super) fn abort(place: Place, id: MultipartId) -> Result<()> {
     }
 }
 
-/// Aborts every upload that is not finished, on the way out of a run that was ended.
+/// Aborts every upload that is not finished, on the way out of a run that was ended; also those that are just beginning.
 pub(crate) fn abort_all() {
-    let all = std::mem::take(&mut *live());
-    all.into_values().for_each(Live::abort);
+    let until = Instant::now() + ABORT_PATIENCE;
+    loop {
+        let all = std::mem::take(&mut *live());
+        all.into_values().for_each(Live::abort);
+        let busy = busy();
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || *busy == 0 && live().is_empty() {
+            return;
+        }
+        drop(CALM.wait_timeout(busy, left));
+    }
 }
