@@ -7,7 +7,7 @@ import subprocess
 import tarfile
 from dataclasses import dataclass
 
-TEMPORARY = re.compile(r"\.tarpipe-[A-Za-z0-9]+-\d+-\d+\.tmp")
+TEMPORARY = re.compile(r"\.tarpipe-[A-Za-z0-9]+-\d+-(folder-)?\d+\.tmp")
 SCRATCH = re.compile(r"(tarproc|tarvideo)-[A-Za-z0-9]+-\d+-\d+")
 UPLOAD = re.compile(r"\.tarpipe-[A-Za-z0-9]+-\d+-\d+\.(upload|new)")
 BUG = re.compile(r"panicked|bug, please report|RUST_BACKTRACE|memory allocation of")

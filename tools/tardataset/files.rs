@@ -29,7 +29,7 @@ impl Files {
         let shard = target.file_name().unwrap_or_default().to_string_lossy();
         fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
         remove_garbage(parent, &shard);
-        let folder = parent.join(format!("{}{}-{shard}.tmp", prefix(), std::process::id()));
+        let folder = parent.join(format!("{}{}-folder-{shard}.tmp", prefix(), std::process::id()));
         let create = || fs::create_dir(&folder);
         signals::create_guarded(&folder, create).with_context(|| folder.display().to_string())?;
         Ok(Files { folder, target, finished: false })
@@ -98,7 +98,7 @@ fn prefix() -> String {
 fn remove_garbage(parent: &Path, shard: &str) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let process = name.strip_prefix(&prefix()).and_then(|rest| rest.strip_suffix(&format!("-{shard}.tmp")));
+        let process = name.strip_prefix(&prefix()).and_then(|rest| rest.strip_suffix(&format!("-folder-{shard}.tmp")));
         if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
             _ = fs::remove_dir_all(entry.path());
         }
