@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::support::{Archive, Run, bash, dir, names};
 
-/// A script with our tools on its path, on a kernel of 2018.
+/// A script with our tools on its path, on a kernel that lacks what came after 2018 and we would use.
 fn on_an_old_kernel(script: &str) -> Run {
     let launcher = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/old_kernel.py");
     bash(&format!("exec python3 '{}' bash -c \"$SCRIPT\"", launcher.display())).env("SCRIPT", script)

@@ -1,4 +1,4 @@
-"""Runs a command as on Linux 4.18, which many clusters still have: calls that came later are not there.
+"""Runs a command without some calls that came after Linux 4.18, which many clusters still have.
 
     python3 old_kernel.py COMMAND...
 """
