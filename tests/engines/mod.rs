@@ -112,6 +112,26 @@ impl Engine {
         self.clear();
     }
 
+    /// The second of two nodes goes, with what runs there: that begins again.
+    fn takes_a_node_away_and_goes_on(&self) {
+        let waiting = self.begin("", HELD);
+        // One node has room for two: something runs on either.
+        self.until_begun(&[2, 3, 4]);
+        self.control("crash", "2");
+        // Before that, an orphan could still do its item, and nothing would begin again.
+        until("what ran there ends", || self.held().iter().any(|pid| !is_alive(pid)));
+        fs::write(self.path("go"), "").unwrap();
+        waiting.ends(0);
+        assert!(self.begun() > 6, "nothing began again");
+        self.complete();
+    }
+
+    /// The shells of the items that wait for `go`.
+    fn held(&self) -> Vec<String> {
+        let began = (2..6).filter_map(|item| fs::read_to_string(self.path(&format!("began-{item}"))).ok());
+        began.map(|pids| pids.trim().to_owned()).collect()
+    }
+
     /// Every output is there and holds what it should, and nothing else is beside them.
     #[track_caller]
     fn complete(&self) {
