@@ -33,7 +33,6 @@ impl Scratch {
     pub fn create(place: Option<&Path>, keep: bool) -> Result<Self> {
         let place = fs::canonicalize(place.map_or_else(best_place, Path::to_owned)).context("--tmpdir")?;
         remove_garbage(&place);
-        signals::hold_spare().context("--tmpdir")?;
         let path = create_in(&place, keep)?;
         let handle = File::open(&path).with_context(|| path.display().to_string())?;
         // Says that we live. A process of that number on this host says it too.

@@ -2,9 +2,9 @@
 //! the signal, so that a shell sees 128+N and stops its loop.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +17,6 @@ use signal_hook::iterator::Signals;
 struct Guarded {
     paths: BTreeSet<PathBuf>,
     groups: BTreeSet<i32>,
-    spare: Vec<File>,
     ending: bool,
 }
 
@@ -27,8 +26,7 @@ const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1];
 
 static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
 
-static GUARDED: Mutex<Guarded> =
-    Mutex::new(Guarded { paths: BTreeSet::new(), groups: BTreeSet::new(), spare: Vec::new(), ending: false });
+static GUARDED: Mutex<Guarded> = Mutex::new(Guarded { paths: BTreeSet::new(), groups: BTreeSet::new(), ending: false });
 
 fn guarded() -> MutexGuard<'static, Guarded> {
     GUARDED.lock().unwrap_or_else(PoisonError::into_inner)
@@ -88,16 +86,6 @@ pub fn create_guarded<T>(path: &Path, create: impl FnOnce() -> io::Result<T>) ->
     let created = create()?;
     guarded.paths.insert(path.to_owned());
     Ok(created)
-}
-
-/// Holds descriptors back with which a tree can be removed when there are no others left: threads that are at work then
-/// keep theirs. One is needed for each level.
-pub fn hold_spare() -> io::Result<()> {
-    let mut guarded = guarded();
-    while guarded.spare.len() < 3 {
-        guarded.spare.push(File::open("/dev/null")?);
-    }
-    Ok(())
 }
 
 /// The path was removed or renamed.
@@ -173,7 +161,6 @@ pub fn clean_up() {
     for &leader in &groups {
         end_group(leader as u32, Signal::KILL);
     }
-    guarded().spare.clear();
     paths.iter().for_each(|path| remove(path));
     #[cfg(feature = "stores")]
     crate::store::abort_all();
@@ -191,4 +178,6 @@ fn remove(path: &Path) {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+    // Threads that are on hold may have all descriptors; another process has its own.
+    _ = Command::new("sh").args(["-c", "rm -rf -- \"$1\" 2>/dev/null", "sh"]).arg(path).status();
 }
