@@ -9,7 +9,7 @@
  *   FAULT_SHORT=SEED:PERMILLE  so many of a thousand reads and writes are interrupted or short
  *
  * Descriptors that do not block are left alone: no kernel interrupts those, and runtimes take a
- * short read there for an empty one. Calls that bypass libc (the crate rustix) are not seen. */
+ * short read there for an empty one. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -154,9 +154,36 @@ ssize_t splice(int in, off64_t *from, int out, off64_t *to, size_t size, unsigne
 OPEN(open)
 OPEN(open64)
 
+#define OPEN_AT(name) \
+    int name(int at, const char *path, int flags, ...) { \
+        REAL(name); \
+        va_list rest; \
+        va_start(rest, flags); \
+        mode_t mode = va_arg(rest, mode_t); \
+        va_end(rest); \
+        if (flags & O_CREAT) point(NAME); \
+        return real(at, path, flags, mode); \
+    }
+OPEN_AT(openat)
+OPEN_AT(openat64)
+
 int fsync(int fd) { REAL(fsync); point(NAME); return real(fd); }
 int fdatasync(int fd) { REAL(fdatasync); point(NAME); return real(fd); }
 int unlink(const char *path) { REAL(unlink); point(NAME); return real(path); }
 int rmdir(const char *path) { REAL(rmdir); point(NAME); return real(path); }
 int mkdir(const char *path, mode_t mode) { REAL(mkdir); point(NAME); return real(path, mode); }
 int rename(const char *from, const char *to) { REAL(rename); point(NAME); return real(from, to); }
+int mkdirat(int at, const char *path, mode_t mode) { REAL(mkdirat); point(NAME); return real(at, path, mode); }
+int unlinkat(int at, const char *path, int flags) { REAL(unlinkat); point(NAME); return real(at, path, flags); }
+
+int linkat(int here, const char *from, int there, const char *to, int flags) {
+    REAL(linkat);
+    point(NAME);
+    return real(here, from, there, to, flags);
+}
+
+int renameat2(int here, const char *from, int there, const char *to, unsigned flags) {
+    REAL(renameat2);
+    point(NAME);
+    return real(here, from, there, to, flags);
+}
