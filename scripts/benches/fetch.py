@@ -27,6 +27,8 @@ http {{
 }}
 """
 
+SIZE = 51_200  # of a file
+
 IMG2DATASET = """
 import sys
 from img2dataset import download
@@ -116,7 +118,7 @@ def run(bench):
     fetch, urlcat = bench.tool("fetch"), bench.tool("urlcat")
     count = 2_000 if bench.quick else 10_000
     if bench.has("nginx", "nginx-light"):
-        with nginx(bench, bench.made(f"pictures-{count}", pictures(count, 51_200))) as servers:
+        with nginx(bench, bench.made(f"pictures-{count}", pictures(count, SIZE))) as servers:
             against_curl(bench, fetch, servers.plain, count)
             encrypted(bench, fetch, servers, count)
             against_img2dataset(bench, fetch, urlcat, servers.plain, count)
@@ -134,6 +136,7 @@ def against_curl(bench, fetch, base, count):
         contestants = [
             Contestant("fetch", [fetch, *flags, urls]),
             Contestant("fetch, no hash", [fetch, *flags, "--hash", "none", urls]),
+            Contestant("bare sockets (floor)", [bare_sockets(bench), urls, str(in_flight)]),
         ]
         # This curl allows no more than 300.
         # Without a hash it does what curl does; SHA-256 of 50 KB takes half of curl's time for a request.
@@ -145,7 +148,13 @@ def against_curl(bench, fetch, base, count):
             items=count,
             unit="requests",
             headline="fetch" if bars else None,
+            size=count * SIZE,
         )
+
+
+def bare_sockets(bench):
+    source = bench.root / "scripts" / "benches" / "get.rs"
+    return bench.made("get", lambda path: bench.check(["rustc", "-O", "--edition=2024", "-o", path, source]))
 
 
 def encrypted(bench, fetch, servers, count):
@@ -164,6 +173,7 @@ def encrypted(bench, fetch, servers, count):
             ],
             items=count,
             unit="requests",
+            size=count * SIZE,
         )
 
 
@@ -187,6 +197,7 @@ def against_img2dataset(bench, fetch, urlcat, base, count):
         items=count,
         unit="samples",
         headline="urlcat | fetch",
+        size=count * SIZE,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import fetch as web
 import tarproc as corpora
 import tarresize as photographs
+import tarvideo as videos
 from measure import Contestant
 
 SIZES = (1, 4, 16)
@@ -50,11 +51,17 @@ def filters(bench, samples, folder):
     yield Growing("tarshow --csv", 5_000, lambda path: [tool("tarshow"), "--csv", "-f", "json.width", path], samples)
     yield Growing("tarproc -c true", 150, lambda path: [tool("tarproc"), "-p", "1", "-c", "true", path, "-o", "-"], samples)
     yield Growing("tarproc --each cat", 150, lambda path: [tool("tarproc"), "-p", "1", "--each", "jpg", "-c", "cat", path, "-o", "-"], samples)
-    yield Growing("urlcat", 200_000, lambda path: [tool("urlcat"), path], lambda count: bench.made(f"growth-{count}.jsonl", rows(count)))
+    yield Growing("tardataset", 5_000, lambda path: [tool("tardataset"), "-n", "1000", "-o", f"{out}/set", path], samples, clean)
+    table = lambda count: bench.made(f"growth-{count}.jsonl", rows(count))
+    yield Growing("tarcreate", 5_000, lambda path: [tool("tarcreate"), path, "-o", "-"], table)
+    yield Growing("urlcat", 200_000, lambda path: [tool("urlcat"), path], table)
     python = bench.python("pillow", "opencv-python-headless", "numpy")
     if python:
         photos = lambda count: photographs.archive(bench, python, count, 480, 400, 99)
         yield Growing("tarresize -p 1", 60, lambda path: [tool("tarresize"), "-p", "1", "-s", "256", path, "-o", "-"], photos)
+    if bench.has("ffmpeg"):
+        clips = lambda count: bench.made(f"clips-{count}.tar", videos.clips(count))
+        yield Growing("tarvideo -p 1", 2, lambda path: [tool("tarvideo"), "-p", "1", "--scale", "180", path, "-o", "-"], clips)
     run = folder / "run"
     items = lambda count: [tool("shardrun"), "-q", "--run", str(run), "-j", "2", "-n", str(count), "true"]
     yield Growing("shardrun -j 2", 100, items, lambda count: count, lambda: shutil.rmtree(run, ignore_errors=True))

@@ -42,8 +42,10 @@ def compare(bench, python, base, photos, count, title):
         Contestant("scripts/img2dataset", ours, prepare=clean),
         Contestant("img2dataset 1.47", theirs, env=environment, prepare=clean),
     ]
+    floor = Contestant("bare codecs (floor)", [tarresize.codec(bench), photos, "256"])
     bars = [Bar("scripts/img2dataset", "img2dataset 1.47", 3.0, measure) for measure in ("cpu", "wall")]
-    bench.compare(f"{count:,} URLs of {title} to 256, end to end", contestants, bars, count, "samples", headline="scripts/img2dataset")
+    title = f"{count:,} URLs of {title} to 256, end to end"
+    bench.compare(title, [*contestants, floor], bars, count, "samples", contestants[0].name, photos)
     peaks = []
     for contestant in contestants:
         clean()

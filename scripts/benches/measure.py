@@ -81,32 +81,35 @@ class Bench:
         print(f"  ({program} cannot be installed: left out)")
         return False
 
-    def compare(self, title, contestants, bars=(), items=None, unit="items", headline=None):
+    def compare(self, title, contestants, bars=(), items=None, unit="items", headline=None, size=None):
         """Runs the contestants in turn and prints medians and ratios. `headline` names the contestant whose
-        ratios to all others stand in the README."""
+        ratios to all others stand in the README; `size` is how many bytes go into each,
+        or the file that has them."""
+        size = os.path.getsize(size) if isinstance(size, str) else size
         runs = {contestant.name: [] for contestant in contestants}
         for _ in range(self.rounds):
             for contestant in contestants:
                 runs[contestant.name].append(run_once(contestant))
-        print(f"\n{title} ({self.rounds} rounds)")
+        print(f"\n{title} ({self.rounds} rounds{f', {size / 1e6:,.1f} MB each' if size else ''})")
+        amounts = [(items, unit), (size and size / 1e6, "MB")]
         rows = adjusted(contestants, {name: summarise(samples) for name, samples in runs.items()})
         for name, row in rows.items():
-            rate = f"  {items / row['cpu']:10,.0f} {unit}/CPU s" if items and row["cpu"] > 0 else ""
+            rate = "".join(f"  {amount / row['cpu']:10,.0f} {what}/CPU s" for amount, what in amounts if amount and row["cpu"] > 0)
             print(
                 f"  {name:<28} wall {row['wall']:8.3f} s (±{row['spread']:.0%})"
                 f"  CPU {row['cpu']:8.3f} s  RSS {row['rss'] / 1024:7.1f} MB{rate}"
             )
-        self.record(title, rows, items, unit, headline)
+        self.record(title, rows, items, unit, headline, size=size)
         for bar in bars:
             self.judge(title, rows, bar)
         sys.stdout.flush()
         return rows
 
-    def record(self, title, rows, items=None, unit="items", headline=None, curve=None):
+    def record(self, title, rows, items=None, unit="items", headline=None, curve=None, size=None):
         """Keeps a comparison; `curve` says what its rows are, when they are points of one."""
         self.results.append({
             "title": title, "rounds": self.rounds, "quick": self.quick, "items": items, "unit": unit,
-            "headline": headline, "curve": curve, "rows": rows, "bars": [],
+            "size": size, "headline": headline, "curve": curve, "rows": rows, "bars": [],
         })
 
     def judge(self, title, rows, bar):

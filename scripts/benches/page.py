@@ -37,15 +37,16 @@ def comparison(one):
 def table(one):
     """The figures of a comparison, a row a contestant."""
     longest = max(row["cpu"] for row in one["rows"].values()) or 1
-    parts = ["<table><tr><th>contestant<th>wall<th>±<th>CPU<th>memory<th>per item<th style='width:30%'>"]
+    parts = ["<table><tr><th>contestant<th>wall<th>±<th>CPU<th>memory<th>per item<th>bytes<th style='width:30%'>"]
     for name in results.floors_last(one["rows"]):
         row = one["rows"][name]
         items = one["items"] or row.get("items")
         each = f"{row['cpu'] / items * 1e6:,.1f} µs" if items else ""
+        rate = f"{one['size'] / row['cpu'] / 1e6:,.0f} MB/s" if one.get("size") and row["cpu"] else ""
         bar = f"<span class='bar{' floor' if '(floor)' in name else ''}' style='width:{row['cpu'] / longest:.1%}'></span>"
         mark = " class=ours" if name == one["headline"] else ""
         measured = f"{row['spread']:.0%}<td>{row['cpu']:.3f} s<td>{row['rss'] / 1024:.1f} MB" if row["cpu"] else "<td><td>"
-        parts.append(f"<tr{mark}><td>{html.escape(name)}<td>{row['wall']:.3f} s<td>{measured}<td>{each}<td style='text-align:left'>{bar}")
+        parts.append(f"<tr{mark}><td>{html.escape(name)}<td>{row['wall']:.3f} s<td>{measured}<td>{each}<td>{rate}<td style='text-align:left'>{bar}")
     return "\n".join([*parts, "</table>"])
 
 

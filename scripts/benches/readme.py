@@ -45,7 +45,8 @@ def below(kept):
 def row(comparison):
     ours, rows = comparison["headline"], comparison["rows"]
     figures, items = rows[ours], comparison["items"]
-    rate = f" {number(items / figures['cpu'])} {comparison['unit']} a CPU second," if items else ""
+    amount, unit = (items, comparison["unit"]) if items else ((comparison.get("size") or 0) / 1e6, "MB")
+    rate = f" {number(amount / figures['cpu'])} {unit} a CPU second," if amount else ""
     program = lambda name: re.split("[ ,]", name)[0]  # other ways of the same are no peers
     others = [name for name in results.floors_last(rows) if program(name) != program(ours)]
     peers = [f"{number(rows[peer]['cpu'] / figures['cpu'])} × {peer}" for peer in others]

@@ -65,12 +65,16 @@ def compare(bench, programs, shard, env):
         Contestant("aws s3 cp", [aws, "s3", "cp", "--quiet", shard, "s3://test/aws.tar"], env=env),
         Contestant("rclone copyto", [rclone, "copyto", "--ignore-times", shard, "s3:test/rclone.tar"], env=env),
     ]
+    # Past S3: no signatures, no parts, no sums.
+    filer = f"{env['FILER']}/buckets/test"
+    writing.append(Contestant("curl -T to the server's disk (floor)", ["curl", "-sf", "-T", shard, f"{filer}/floor.tar"]))
     bars = [Bar("tarcat", "aws s3 cp", 1.5, "wall"), Bar("tarcat", "aws s3 cp", 1.5)]
     bench.compare(f"write {megabytes} MB to S3", writing, bars[:1], megabytes, "MB", headline="tarcat")
     reading = [
         Contestant("tarcat", [tarcat, "s3://test/shard.tar"], env=env),
         Contestant("aws s3 cp", [aws, "s3", "cp", "--quiet", "s3://test/shard.tar", "-"], env=env),
         Contestant("rclone cat", [rclone, "cat", "s3:test/shard.tar"], env=env),
+        Contestant("curl from the server's disk (floor)", ["curl", "-sf", f"{filer}/shard.tar"]),
     ]
     bench.compare(f"read {megabytes} MB from S3", reading, bars, megabytes, "MB", headline="tarcat")
 

@@ -52,6 +52,7 @@ def run(bench):
         items=count,
         unit="members",
         headline="tarcat",
+        size=big,
     )
     bench.compare(
         f"copy {count:,} members of 100 KB, pipe to pipe",
@@ -60,6 +61,7 @@ def run(bench):
             Contestant("tarcat", f"cat {big} | {tarcat} | cat >/dev/null"),
         ],
         [Bar("tarcat", "cat (floor)", 0.8, "wall")],
+        size=big,
     )
     tiny = bench.made("tiny-100000.tar", tiny_members(100_000))
     bench.compare(
@@ -67,12 +69,14 @@ def run(bench):
         [
             Contestant("tar -t", ["tar", "-tf", tiny]),
             Contestant("Python tarfile", ["python3", "-c", READ_ALL, tiny]),
+            Contestant("cat (floor)", ["cat", tiny]),
             Contestant("tarcat", [tarcat, tiny]),
         ],
         [Bar("tarcat", "Python tarfile", 5.0), Bar("tarcat", "tar -t", 1.0)],
         items=100_000,
         unit="members",
         headline="tarcat",
+        size=tiny,
     )
     rows = bench.compare(
         "peak memory",

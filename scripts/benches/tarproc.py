@@ -55,6 +55,7 @@ def against_the_floor(bench, tarproc, small, count):
                 items=count,
                 unit="samples",
                 headline="tarproc" if p == 1 else None,
+                size=small,
             )
     finally:
         shutil.rmtree(folder)

@@ -184,7 +184,7 @@ def speed(bench, python, photos, count, title, size):
     names = {contestant.name for contestant in contestants}
     bars = [Bar("tarresize -p 1", peer, ratio) for peer, ratio in least.items() if peer in names]
     headline = "tarresize -p 1" if size == 256 else None
-    rows = bench.compare(f"{count:,} photos of {title} to {size}", contestants, bars, count, "images", headline)
+    rows = bench.compare(f"{count:,} photos of {title} to {size}", contestants, bars, count, "images", headline, photos)
     ratio = rows["tarresize -p 1"]["wall"] / rows["tarresize -p 2"]["wall"]
     bench.expect(title, f"-p 2 is {ratio:.2f} x -p 1 (wall), bar 1.9", ratio >= 1.9)
     memory = rows["tarresize -p 2"]["rss"] / 1024

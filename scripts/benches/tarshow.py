@@ -41,10 +41,15 @@ def run(bench):
     archive = bench.made(f"described-{count}.tar", described(count))
     bench.compare(
         f"the names of {count:,} samples",
-        [Contestant("tar -t", ["tar", "-tf", archive]), Contestant("tarshow --keys", [tarshow, "--keys", archive])],
+        [
+            Contestant("tar -t", ["tar", "-tf", archive]),
+            Contestant("tarshow --keys", [tarshow, "--keys", archive]),
+            Contestant("cat (floor)", ["cat", archive]),
+        ],
         [Bar("tarshow --keys", "tar -t", 1.0)],
         items=count,
         unit="samples",
+        size=archive,
     )
     columns = ["-f", "json.url json.width"]
     bench.compare(
@@ -53,11 +58,13 @@ def run(bench):
             Contestant("Python, tarfile and csv", ["python3", "-c", PYTHON_CSV, archive]),
             Contestant("tarshow --csv", [tarshow, "--csv", *columns, archive]),
             Contestant("tarshow --parquet", [tarshow, "--parquet", "/dev/null", *columns, archive]),
+            Contestant("cat (floor)", ["cat", archive]),
         ],
         [Bar("tarshow --csv", "Python, tarfile and csv", 2.0)],
         items=count,
         unit="samples",
         headline="tarshow --csv",
+        size=archive,
     )
     bench.compare(
         f"a page about {count:,} samples",

@@ -93,7 +93,7 @@ def compare(bench, tarsort, count, size):
         if shutil.which("tarp"):
             contestants.append(Contestant("tarp sort", ["tarp", "sort", "-o", "-", source]))
             bars.append(Bar("tarsort, spilled", "tarp sort", 5.0))
-        bench.compare(f"sort {count:,} samples of {size:,} bytes", contestants, bars, count, "samples", headline="tarsort, file")
+        bench.compare(f"sort {count:,} samples of {size:,} bytes", contestants, bars, count, "samples", "tarsort, file", source)
 
 
 def stream(bench, tarsort):

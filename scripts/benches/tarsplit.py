@@ -33,6 +33,7 @@ def run(bench):
             items=count,
             unit="samples",
             headline="tarsplit",
+            size=big,
         )
     finally:
         shutil.rmtree(out)

@@ -59,11 +59,13 @@ def run(bench):
                 Contestant("pyarrow", [python, "-c", PYARROW, table]),
                 Contestant("DuckDB, 1 thread", [python, "-c", DUCKDB, table]),
                 Contestant("urlcat", [urlcat, table, "--url-col", "URL", "--caption-col", "TEXT"]),
+                Contestant("cat (floor)", ["cat", table]),
             ],
             [Bar("urlcat", "pyarrow", 2.0), Bar("urlcat", "DuckDB, 1 thread", 1.0)],
             items=rows,
             unit="rows",
             headline="urlcat",
+            size=table,
         )
         reached = rows / found["urlcat"]["cpu"]
         bench.expect(kind, f"urlcat: {reached / 1e6:.2f} M rows a CPU second, bar {rate / 1e6:.0f} M", reached >= rate)
