@@ -10,8 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::builder::StyledStr;
 use clap::error::ErrorKind;
-use clap::{FromArgMatches, Parser};
+use clap::{Command, FromArgMatches, Parser};
 
 use crate::man;
 use crate::messages::{self, Level};
@@ -73,7 +74,7 @@ fn run_with_flags<A: Parser>(run: fn(A) -> Result<Outcome>) -> Result<ExitCode> 
         man::generate(&kind, command::<A>(), &mut io::stdout())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let args = match command::<A>().try_get_matches() {
+    let args = match keep_braces(command::<A>()).try_get_matches() {
         Ok(matches) => {
             Talk::from_arg_matches(&matches)?.begin();
             #[cfg(feature = "stores")]
@@ -89,11 +90,22 @@ fn run_with_flags<A: Parser>(run: fn(A) -> Result<Outcome>) -> Result<ExitCode> 
 }
 
 /// The tool's flags, and those that all have.
-fn command<A: Parser>() -> clap::Command {
+fn command<A: Parser>() -> Command {
     #[cfg(feature = "stores")]
     return <groups::Stores as clap::Args>::augment_args(A::command());
     #[cfg(not(feature = "stores"))]
     A::command()
+}
+
+/// In help, clap makes a new line of {n}, which is a place of templates: a style that changes nothing keeps it apart.
+fn keep_braces(command: Command) -> Command {
+    let keep = |text: &StyledStr| StyledStr::from(text.ansi().to_string().replace("{n}", "{\u{1b}[0mn}"));
+    let about = command.get_long_about().map(keep);
+    let command = command.mut_args(|arg| match arg.get_long_help().map(keep) {
+        Some(help) => arg.long_help(help),
+        None => arg,
+    });
+    if let Some(about) = about { command.long_about(about) } else { command }
 }
 
 /// `TOOL --generate man|bash|zsh|fish`: how packagers and our own tests get the manual.

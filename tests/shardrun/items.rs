@@ -1,7 +1,7 @@
 //! Which items, and how they fill templates.
 
 use super::{log, read, shardrun};
-use crate::support::{bash, dir, list};
+use crate::support::{bash, dir, list, words};
 
 #[test]
 fn numbers_names_files_and_tables_make_items() {
@@ -109,4 +109,13 @@ fn mistakes_are_refused_before_anything_runs() {
     shardrun(folder.path(), ["-n", "0", "touch ran"]).fails(1, "shardrun: there are no items");
     shardrun(folder.path(), ["touch ran", "two\nlines"])
         .fails(1, "shardrun: item 'two\\nlines': a name cannot hold a newline");
+}
+
+#[test]
+fn help_names_every_place_of_a_template() {
+    let help = words("shardrun", "--help").done().status(0).stdout_text();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for text in ["{} is the item, {i} or {:05} its number from 0, {n} their count", "--shard {i}/{n} --rows-per-shard N"] {
+        assert!(help.contains(text), "{help}");
+    }
 }
