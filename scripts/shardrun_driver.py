@@ -40,22 +40,22 @@ class Trouble(Exception):
 # On a worker.
 
 
-def work(stdin, program, stays=None):
+def work(stdin, program):
     """Result lines of a task by its stdin; raises, so that the engine repeats it, when the worker could not work.
 
-    `stays` is a list that lives as long as this process, should it get further tasks: a shardrun that waits for them
-    is left there."""
+    A shardrun stays for the next task of this process. It is kept where no copy of this function, of which engines send
+    many, is in the way; another program, or another version of it, is started anew."""
     program = program if os.access(program, os.X_OK) else shutil.which("shardrun") or program
-    lines, child = [], stays.pop() if stays else None
+    stay = vars(sys).setdefault("_shardruns", {})
+    lines, child, which = [], None, None
     try:
-        child = child or serve(program)
+        which = program, os.stat(program).st_mtime_ns
+        child = stay.pop(which, None) or serve(program)
         child.stdin.write(stdin)
         child.stdin.flush()
         for line in child.stdout:
             if line == "\n":
-                if stays is not None:
-                    stays.append(child)
-                    child = None
+                stay[which], child = child, None
                 return lines
             lines.append(line.rstrip("\n"))
         trouble = f"{program} item ended too early on {os.uname().nodename}"
@@ -115,6 +115,8 @@ class Record:
         self.left.discard(result["item"])
         self.failed += result["state"] == "failed"
         self.child.stdin.write(line + "\n")
+
+    def flush(self):
         self.child.stdin.flush()
 
     def is_over(self):
@@ -159,6 +161,7 @@ def run_on_spark(context, tasks, program, record):
 
     def take(line):
         record.line(line)
+        record.flush()
         if record.is_over():
             context.cancelJobGroup(group)
 
@@ -264,13 +267,9 @@ def run_on_ray(tasks, program, record, parallel=0, options=None):
 
     if __name__ != "__main__":
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # what is imported is not sent along
-    settings = {"num_cpus": 1, "scheduling_strategy": "SPREAD", "max_retries": RETRIES, "retry_exceptions": [Trouble]}
-    stays = []  # each worker process gets a copy, which stays with it
-
-    def work_on(stdin, program):
-        return work(stdin, program, stays)
-
-    remote = ray.remote(work_on).options(**{**settings, **(options or {})})
+    # A list of exceptions would be pickled with each task.
+    settings = {"num_cpus": 1, "scheduling_strategy": "SPREAD", "max_retries": RETRIES, "retry_exceptions": True}
+    remote = ray.remote(work).options(**{**settings, **(options or {})})
     waiting, running = iter(tasks), {}
     # Many wait at the nodes, so that none is idle while results are gathered, which costs less for many at once. But
     # Ray holds in memory all that is submitted; and a limit to what runs is a limit to what is submitted.
@@ -287,6 +286,7 @@ def run_on_ray(tasks, program, record, parallel=0, options=None):
             for lines in lines_of_all(ray, ready, [running.pop(reference) for reference in ready]):
                 for line in lines:
                     record.line(line)
+            record.flush()
     except Interrupted:
         for reference in running:
             ray.cancel(reference, recursive=False)

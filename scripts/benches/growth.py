@@ -51,7 +51,8 @@ def filters(bench, samples, folder):
     yield Growing("tarshow --csv", 5_000, lambda path: [tool("tarshow"), "--csv", "-f", "json.width", path], samples)
     yield Growing("tarproc -c true", 150, lambda path: [tool("tarproc"), "-p", "1", "-c", "true", path, "-o", "-"], samples)
     yield Growing("tarproc --each cat", 150, lambda path: [tool("tarproc"), "-p", "1", "--each", "jpg", "-c", "cat", path, "-o", "-"], samples)
-    yield Growing("tardataset", 5_000, lambda path: [tool("tardataset"), "-n", "1000", "-o", f"{out}/set", path], samples, clean)
+    dataset = lambda path: f"{tool('tarcat')} --rekey '{{index:09}}' {path} | {tool('tardataset')} -n 10000 -o {out}/set"
+    yield Growing("tarcat | tardataset", 5_000, dataset, samples, clean)
     table = lambda count: bench.made(f"growth-{count}.jsonl", rows(count))
     yield Growing("tarcreate", 5_000, lambda path: [tool("tarcreate"), path, "-o", "-"], table)
     yield Growing("urlcat", 200_000, lambda path: [tool("urlcat"), path], table)

@@ -39,7 +39,7 @@ def compare(bench, python, base, photos, count, title):
     clean = lambda: shutil.rmtree(output, ignore_errors=True)  # noqa: E731
     environment = {"NO_ALBUMENTATIONS_UPDATE": "1"}
     contestants = [
-        Contestant("scripts/img2dataset", ours, prepare=clean),
+        Contestant("scripts/img2dataset", ours, env={"PATH": f"{bench.tools}:{os.environ['PATH']}"}, prepare=clean),
         Contestant("img2dataset 1.47", theirs, env=environment, prepare=clean),
     ]
     floor = Contestant("bare codecs (floor)", [tarresize.codec(bench), photos, "256"])
