@@ -37,12 +37,11 @@ def table(kept):
 
 
 def below(kept):
-    """Bars that are missed, and why."""
+    """Bars that are missed, bench by bench, and why."""
     lines = []
     for name, bench in kept.items():
-        for one in bench["comparisons"]:
-            why = f" ({REASONS[name]})" if name in REASONS else ""
-            lines += [f"- {one['title']}: {bar['text']}{why}" for bar in one["bars"] if not bar["met"]]
+        missed = [f"  - {one['title']}: {bar['text']}" for one in bench["comparisons"] for bar in one["bars"] if not bar["met"]]
+        lines += [f"- {name}{f': {REASONS[name]}' if name in REASONS else ''}", *missed] if missed else []
     return "\n".join(["\nBelow the bar that was set for it:\n", *lines]) + "\n" if lines else ""
 
 
