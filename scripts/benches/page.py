@@ -7,7 +7,7 @@ import results
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; }
-table { border-collapse: collapse; width: 100%; margin: .5em 0 1em; } td, th { padding: .15em .6em; text-align: right; }
+table { border-collapse: collapse; width: 100%; margin: .5em 0 1em; } td, th { padding: .15em .6em; text-align: right; } th, td + td { white-space: nowrap; }
 th { border-bottom: 1px solid #999; font-weight: 600; } td:first-child, th:first-child { text-align: left; }
 tr.ours td { font-weight: 600; } .bar { background: #4a7ebb; height: .7em; display: inline-block; } .floor { background: #aaa; }
 .met { color: #27632a; } .missed { color: #a11; font-weight: 600; } svg { width: 49%; } h3 { margin: 1.5em 0 .2em; font-size: 1em; }
@@ -37,7 +37,7 @@ def comparison(one):
 def table(one):
     """The figures of a comparison, a row a contestant."""
     longest = max(row["cpu"] for row in one["rows"].values()) or 1
-    parts = ["<table><tr><th>contestant<th>wall<th>±<th>CPU<th>memory<th>per item<th>bytes<th style='width:30%'>"]
+    parts = ["<table><tr><th>contestant<th>wall<th>±<th>CPU<th>memory<th>per item<th>bytes<th style='width:25%'>"]
     for name in results.floors_last(one["rows"]):
         row = one["rows"][name]
         items = one["items"] or row.get("items")
