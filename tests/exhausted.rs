@@ -177,3 +177,14 @@ fn host(folder: &Path) -> String {
     let name = bash(script).cwd(folder).done().status(0).stdout_text();
     name.split('-').nth(1).unwrap().to_owned()
 }
+
+#[test]
+fn a_store_without_descriptors_is_told_in_words() {
+    let folder = folder_with_input(2);
+    for most in 5..20 {
+        let script = with_files(most, "tarcat in.tar -o s3://test/out.tar --endpoint http://127.0.0.1:9");
+        let keys = "AWS_ACCESS_KEY_ID=k AWS_SECRET_ACCESS_KEY=s AWS_MAX_ATTEMPTS=1";
+        let done = bash(&format!("{keys} {script}")).cwd(folder.path()).done().status(1);
+        assert!(!done.stderr_text().contains("panicked"), "{most}: {}", done.stderr_text());
+    }
+}

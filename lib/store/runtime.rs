@@ -1,6 +1,8 @@
 //! The one runtime that stores run on, started by the first that is opened.
 
+use std::fs::File;
 use std::future::Future;
+use std::io;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
@@ -17,10 +19,17 @@ fn runtime() -> Result<&'static Runtime> {
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime);
     }
+    expect_descriptors().context("cannot reach a store")?;
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(THREADS));
     let built = Builder::new_multi_thread().worker_threads(threads).thread_name("store").enable_all().build();
     let built = built.context("cannot start threads")?;
     Ok(RUNTIME.get_or_init(|| built))
+}
+
+/// A runtime takes some descriptors, and panics where it cannot have all of them.
+fn expect_descriptors() -> io::Result<()> {
+    let taken: io::Result<Vec<File>> = (0..8).map(|_| File::open("/dev/null")).collect();
+    taken.map(drop)
 }
 
 /// Starts a task in the background.
