@@ -103,7 +103,7 @@ pub struct Packing {
 
     /// Compress with gzip, zstd, xz, bzip2 or lz4, at LEVEL
     ///
-    /// Photographs do not shrink: gzip saves 1 % on a shard of JPEGs and costs more CPU than all else.
+    /// Photographs do not shrink: gzip stores what cannot be made smaller as it is, and saves 1 % on a shard of JPEGs.
     #[arg(long, value_name = "FORMAT[:LEVEL]")]
     compress: Option<Compression>,
 }

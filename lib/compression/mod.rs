@@ -258,6 +258,26 @@ mod tests {
     }
 
     #[test]
+    fn gzip_works_only_where_there_is_something_to_gain() {
+        let mut state = 1_u64;
+        let mut byte = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        let photo: Vec<u8> = (0..3_000_000).map(|_| byte()).collect();
+        let stored = compress("gzip", &photo, 2);
+        assert!(stored.len() > photo.len() && stored.len() < photo.len() + photo.len() / 5_000, "{}", stored.len());
+        let text = b"a house on a hill\n".repeat(2_000);
+        let ramp: Vec<u8> = (0..=255).cycle().take(1_000_000).collect(); // even, but it comes again
+        let mixed = [&photo[..70_001], &text, &photo[..5], &text, &photo, &ramp].concat();
+        let packed = compress("gzip", &mixed, 2);
+        let dense = photo.len() + 70_001;
+        assert!(packed.len() < dense + 30_000, "{} of {dense}", packed.len());
+        assert!(decompress(packed).unwrap() == mixed);
+        assert!(decompress(compress("gzip", b"", 2)).unwrap().is_empty());
+    }
+
+    #[test]
     fn a_cut_is_noticed_in_every_format() {
         for format in ["gzip", "zstd", "xz:1", "bzip2"] {
             let mut cut = compress(format, &data(), 1);
