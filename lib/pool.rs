@@ -3,8 +3,10 @@
 //! The threads are not joined when a run fails: one may be blocked in a read that never
 //! returns. They die with the process, which the caller is about to end.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -63,22 +65,23 @@ where
     if limits.parallel <= 1 {
         return run_here(jobs, worker(0), emit);
     }
-    let gate = Arc::new(Gate::new(limits));
-    let _over = Over(Arc::clone(&gate));
-    let (job_sender, job_receiver) = unbounded::<Job<I, O>>();
+    let line = Arc::new(Line::new(limits));
+    let _over = Over(Arc::clone(&line));
+    let (sender, receiver) = unbounded();
     let worker = Arc::new(worker);
     for i in 0..limits.parallel {
-        let (jobs, worker) = (job_receiver.clone(), Arc::clone(&worker));
-        spawn("worker", move || work(&jobs, || worker(i)))?;
+        let (line, jobs, worker) = (Arc::clone(&line), receiver.clone(), Arc::clone(&worker));
+        spawn("worker", move || work(&line, &jobs, || worker(i)))?;
     }
-    let (place_sender, places) = unbounded();
-    let feeder = Feeder { gate: Arc::clone(&gate), jobs: job_sender, places: place_sender, shared: None };
-    spawn("reader", move || feeder.feed(jobs, cost))?;
-    for (cost, result) in places.into_iter().flatten() {
-        emit(result?)?;
-        gate.leave(cost);
+    let entrance = Arc::clone(&line);
+    spawn("reader", move || feed(&entrance, jobs, cost, &sender))?;
+    while let Some(answers) = line.take() {
+        for Answer { cost, result } in answers {
+            emit(result?)?;
+            line.leave(cost);
+        }
     }
-    if gate.is_empty() { Ok(()) } else { Err(anyhow!(Bug)) }
+    Ok(())
 }
 
 /// One worker needs no threads: handing a small job over costs more than doing it.
@@ -93,119 +96,187 @@ fn run_here<I, O>(
     Ok(())
 }
 
-/// What a job cost and what came of it.
-type Answer<O> = (u64, Result<O>);
-
-struct Job<I, O> {
-    input: I,
-    cost: u64,
-    answer: Sender<Answer<O>>,
-}
-
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
     std::thread::Builder::new().name(name.into()).spawn(body).context("cannot start a thread")?;
     Ok(())
 }
 
-fn work<I, O, F: FnMut(I) -> Result<O>>(jobs: &Receiver<Job<I, O>>, make: impl FnOnce() -> F) {
-    let Ok(mut worker) = catch_unwind(AssertUnwindSafe(make)) else { return };
-    for Job { input, cost, answer } in jobs {
-        let result = catch_unwind(AssertUnwindSafe(|| worker(input))).unwrap_or_else(|_| Err(anyhow!(Bug)));
-        // Nobody waits for the answers of a run that has failed.
-        _ = answer.send((cost, result));
+struct Job<I> {
+    input: I,
+    number: u64,
+    cost: u64,
+}
+
+fn work<I, O, F: FnMut(I) -> Result<O>>(line: &Line<O>, jobs: &Receiver<Job<I>>, make: impl FnOnce() -> F) {
+    let made = catch_unwind(AssertUnwindSafe(make));
+    let mut worker = made.map_or_else(|_| None, Some);
+    for Job { input, number, cost } in jobs {
+        let answer = worker.as_mut().and_then(|worker| catch_unwind(AssertUnwindSafe(|| worker(input))).ok());
+        line.put(number, Answer { cost, result: answer.unwrap_or_else(|| Err(anyhow!(Bug))) });
     }
 }
 
-/// Gives each job the place where its answer goes: one each, in order, or one for all.
-struct Feeder<I, O> {
-    gate: Arc<Gate>,
-    jobs: Sender<Job<I, O>>,
-    places: Sender<Receiver<Answer<O>>>,
-    shared: Option<Sender<Answer<O>>>,
-}
-
-impl<I, O> Feeder<I, O> {
-    fn feed(mut self, mut jobs: impl Iterator<Item = Result<I>>, cost: fn(&I) -> u64) {
-        if !self.gate.limits.ordered {
-            self.shared = self.place();
-        }
-        let next = || catch_unwind(AssertUnwindSafe(|| jobs.next())).unwrap_or_else(|_| Some(Err(anyhow!(Bug))));
-        for job in std::iter::from_fn(next) {
-            if self.admit(job, cost).is_none() {
-                return;
-            }
-        }
-    }
-
-    /// Lets one job in; None when the run is over.
-    fn admit(&self, job: Result<I>, cost: fn(&I) -> u64) -> Option<()> {
+/// Lets jobs in, one after another, as long as the run goes on.
+fn feed<I, O>(
+    line: &Line<O>,
+    mut jobs: impl Iterator<Item = Result<I>>,
+    cost: fn(&I) -> u64,
+    workers: &Sender<Job<I>>,
+) {
+    let next = || catch_unwind(AssertUnwindSafe(|| jobs.next())).unwrap_or_else(|_| Some(Err(anyhow!(Bug))));
+    for job in std::iter::from_fn(next) {
         let cost = job.as_ref().map_or(0, cost);
-        self.gate.enter(cost)?;
-        let answer = self.shared.clone().or_else(|| self.place())?;
+        let Some(number) = line.enter(cost) else { return };
         match job {
-            Ok(input) => self.jobs.send(Job { input, cost, answer }).ok(),
-            Err(err) => answer.send((cost, Err(err))).ok(),
+            Ok(input) => _ = workers.send(Job { input, number, cost }),
+            Err(err) => line.put(number, Answer { cost, result: Err(err) }),
         }
     }
-
-    fn place(&self) -> Option<Sender<Answer<O>>> {
-        let (answer, place) = unbounded();
-        self.places.send(place).ok()?;
-        Some(answer)
-    }
+    line.close();
 }
 
-/// Counts what is in flight and holds back the reader.
-struct Gate {
+/// How long answers may gather that are few.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What a job cost and what came of it.
+struct Answer<O> {
+    cost: u64,
+    result: Result<O>,
+}
+
+/// The jobs in flight. Holds back the reader, and gathers answers: a thread that is woken for every job, and then
+/// has little to do, takes more from the workers than that little.
+struct Line<O> {
     limits: Limits,
-    state: Mutex<InFlight>,
-    moved: Condvar,
+    state: Mutex<InFlight<O>>,
+    room: Condvar,
+    answered: Condvar,
 }
 
-#[derive(Default)]
-struct InFlight {
+struct InFlight<O> {
+    /// In order, with the places of those to come; else as they came.
+    answers: VecDeque<Option<Answer<O>>>,
+    ready: u64,
+    entered: u64,
+    taken: u64,
     items: usize,
     bytes: u64,
+    closed: bool,
     over: bool,
+    rested: Instant,
 }
 
-impl Gate {
-    fn new(limits: Limits) -> Self {
-        Gate { limits, state: Mutex::default(), moved: Condvar::new() }
+impl<O> InFlight<O> {
+    fn has_all(&self) -> bool {
+        self.ready == self.entered - self.taken
     }
 
-    /// Waits until there is room; None when the run is over.
-    fn enter(&self, cost: u64) -> Option<()> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = |state: &mut InFlight| {
+    fn has_next(&self) -> bool {
+        self.answers.front().is_some_and(Option::is_some)
+    }
+}
+
+impl<O> Line<O> {
+    fn new(limits: Limits) -> Self {
+        let state = InFlight {
+            answers: VecDeque::new(),
+            ready: 0,
+            entered: 0,
+            taken: 0,
+            items: 0,
+            bytes: 0,
+            closed: false,
+            over: false,
+            rested: Instant::now(),
+        };
+        Line { limits, state: Mutex::new(state), room: Condvar::new(), answered: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, InFlight<O>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn half(&self) -> usize {
+        self.limits.items / 2
+    }
+
+    /// Waits until there is room; the number of the job, or None when the run is over.
+    fn enter(&self, cost: u64) -> Option<u64> {
+        let full = |state: &mut InFlight<O>| {
             let too_much = state.items >= self.limits.items.max(1) || state.bytes + cost > self.limits.bytes;
             state.items > 0 && too_much && !state.over
         };
-        let mut state = self.moved.wait_while(state, full).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.room.wait_while(self.state(), full).unwrap_or_else(PoisonError::into_inner);
         state.items += 1;
         state.bytes += cost;
-        (!state.over).then_some(())
+        state.entered += 1;
+        if self.limits.ordered {
+            state.answers.push_back(None);
+        }
+        (!state.over).then_some(state.entered - 1)
     }
 
-    fn is_empty(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).items == 0
+    /// There are no more jobs.
+    fn close(&self) {
+        self.state().closed = true;
+        self.answered.notify_one();
     }
 
+    fn put(&self, number: u64, answer: Answer<O>) {
+        let mut state = self.state();
+        state.ready += 1;
+        if self.limits.ordered {
+            let place = (number - state.taken) as usize;
+            state.answers[place] = Some(answer);
+        } else {
+            state.answers.push_back(Some(answer));
+        }
+        let many = state.ready as usize >= self.half() || state.has_all();
+        if state.has_next() && (many || Instant::now() >= state.rested) {
+            self.answered.notify_one();
+        }
+    }
+
+    /// The next answers; None after the last.
+    fn take(&self) -> Option<Vec<Answer<O>>> {
+        let mut state = self.state();
+        while !state.has_next() {
+            if state.closed && state.entered == state.taken {
+                return None;
+            }
+            let left = state.rested.saturating_duration_since(Instant::now());
+            state = if left.is_zero() {
+                self.answered.wait(state).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                self.answered.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+            };
+        }
+        let next = state.answers.iter().take_while(|answer| answer.is_some()).count();
+        let answers: Vec<Answer<O>> = state.answers.drain(..next).flatten().collect();
+        state.ready -= next as u64;
+        state.taken += next as u64;
+        state.rested = Instant::now() + PAUSE;
+        Some(answers)
+    }
+
+    /// What was taken is no longer held. The reader goes on when half of the room is free.
     fn leave(&self, cost: u64) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         state.items -= 1;
         state.bytes -= cost;
-        self.moved.notify_one();
+        if state.items <= self.half() {
+            self.room.notify_one();
+        }
     }
 }
 
 /// Ends the reader however `run` ends.
-struct Over(Arc<Gate>);
+struct Over<O>(Arc<Line<O>>);
 
-impl Drop for Over {
+impl<O> Drop for Over<O> {
     fn drop(&mut self) {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).over = true;
-        self.0.moved.notify_all();
+        self.0.state().over = true;
+        self.0.room.notify_all();
     }
 }
 
@@ -312,6 +383,36 @@ mod tests {
         let jobs = (0..9).map(|n| if n == 4 { Err(anyhow!("unreadable")) } else { Ok(n) });
         let err = run(limits(2, true), jobs, |_| 1, |_| |n: u64| Ok(n), |_| Ok(())).unwrap_err();
         assert_eq!(err.to_string(), "unreadable");
+    }
+
+    #[test]
+    fn an_answer_does_not_wait_for_others() {
+        for ordered in [true, false] {
+            let stalling = |_| {
+                |n: u64| {
+                    if n > 3 {
+                        std::thread::sleep(Duration::from_secs(3600));
+                    }
+                    Ok(n)
+                }
+            };
+            let limits = Limits { parallel: 2, items: 100, bytes: 100, ordered };
+            let mut seen = 0;
+            let emit = |_| {
+                seen += 1;
+                if seen == 4 { Err(anyhow!("four")) } else { Ok(()) }
+            };
+            assert_eq!(run(limits, (0..).map(Ok), |_| 1, stalling, emit).unwrap_err().to_string(), "four");
+        }
+    }
+
+    #[test]
+    fn a_worker_that_cannot_be_made_ends_the_run() {
+        let broken = |i| {
+            assert!(i > 1, "on purpose");
+            |n: u64| Ok(n)
+        };
+        assert!(run(limits(2, true), (0..9).map(Ok), |_| 1, broken, |_| Ok(())).unwrap_err().is::<Bug>());
     }
 
     #[test]
