@@ -1,7 +1,7 @@
 //! One run of a command: started in a process group of its own, fed, listened to, ended in time.
 //! A single poll waits for its pipes and its end, so that no thread is started for it.
 
-use std::io::{self, PipeReader, Write};
+use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -59,6 +59,9 @@ struct Pump<'a> {
     stdin: Option<(ChildStdin, &'a [u8])>,
     stdout: Option<ChildStdout>,
     stderr: Option<PipeReader>,
+    /// The other end, held while the command runs: its silence is then broken once, by its end, and not by that of the
+    /// pipe before.
+    held: Option<PipeWriter>,
     limits: Limits,
     deadline: Option<Instant>,
 }
@@ -70,6 +73,7 @@ impl<'a> Pump<'a> {
             Stdout::Kept => command.stdout(Stdio::piped()),
             Stdout::Logged => command.stdout(theirs.try_clone()?),
         };
+        let held = Some(theirs.try_clone()?);
         command.stderr(theirs).stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
         let (mut child, exit) = spawn(&mut command)?;
         drop(command); // and with it our copies of the other ends
@@ -81,7 +85,7 @@ impl<'a> Pump<'a> {
             _ => None,
         };
         let deadline = limits.timeout.map(|timeout| Instant::now() + timeout);
-        Ok(Pump { stdout: child.stdout.take(), stderr: Some(stderr), stdin, child, exit, limits, deadline })
+        Ok(Pump { stdout: child.stdout.take(), stderr: Some(stderr), held, stdin, child, exit, limits, deadline })
     }
 
     fn run(mut self, out: &mut Vec<u8>, log: &mut Log) -> Result<(), Failure> {
@@ -121,6 +125,7 @@ impl<'a> Pump<'a> {
             if ready.exit {
                 ended = Some(Instant::now());
                 self.stdin = None;
+                self.held = None;
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What runs a command: an interpreter with a line or a file, or the program itself.
 
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -17,6 +18,8 @@ shift shopt source suspend test then time times trap true type typeset ulimit um
 #[derive(Clone, Debug)]
 pub struct Interpreter {
     words: Vec<String>,
+    /// The file of the first word, so that it is looked for once and not for each sample.
+    program: PathBuf,
     script: Script,
 }
 
@@ -41,7 +44,7 @@ impl Interpreter {
         if words.is_empty() {
             bail!(Usage("--interpreter names no program".into()));
         }
-        Ok(Interpreter { words, script })
+        Ok(Interpreter { program: program(&words[0]), words, script })
     }
 
     /// The script, for an interpreter that is already running.
@@ -55,8 +58,8 @@ impl Interpreter {
 
     /// A fresh interpreter, about to run the script.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]);
+        let mut command = Command::new(&self.program);
+        command.arg0(&self.words[0]).args(&self.words[1..]);
         match &self.script {
             Script::Line(line) => command.args(["-c", line]),
             Script::File(file) => command.arg(file),
@@ -75,10 +78,16 @@ impl Interpreter {
         let starts_a_program =
             |name: &String| !name.contains('/') && !is_builtin(name) && process::find(name).is_some();
         if is_shell && words.iter().all(plain) && words.first().is_some_and(starts_a_program) && !shell_is_prepared() {
-            return Interpreter { words, script: Script::None };
+            return Interpreter { program: program(&words[0]), words, script: Script::None };
         }
         self
     }
+}
+
+/// Where a word leads from every directory; else the word.
+fn program(word: &str) -> PathBuf {
+    let found = if word.contains('/') { None } else { process::find(word) };
+    found.filter(|path| path.is_absolute()).unwrap_or_else(|| word.into())
 }
 
 fn is_builtin(name: &str) -> bool {
@@ -99,7 +108,8 @@ mod tests {
 
     fn shortest(line: &str) -> String {
         let command = Interpreter::new("bash", Some(line), None).unwrap().shortest().command();
-        command.get_program().to_string_lossy().into_owned()
+        let program = std::path::Path::new(command.get_program()).file_name().unwrap();
+        program.to_string_lossy().into_owned()
     }
 
     #[test]
