@@ -20,6 +20,7 @@ import itertools
 import json
 import os
 import pathlib
+import queue
 import re
 import shutil
 import signal
@@ -258,7 +259,6 @@ def limit(conf, master, parallel):
 
 RETRIES = 3  # by Ray, after the first attempt
 WAITING = 10_000  # tasks at most that Ray knows of
-PAUSE = 0.05  # seconds in which results gather
 
 
 def run_on_ray(tasks, program, record, parallel=0, options=None):
@@ -270,42 +270,43 @@ def run_on_ray(tasks, program, record, parallel=0, options=None):
     # A list of exceptions would be pickled with each task.
     settings = {"num_cpus": 1, "scheduling_strategy": "SPREAD", "max_retries": RETRIES, "retry_exceptions": True}
     remote = ray.remote(work).options(**{**settings, **(options or {})})
-    waiting, running = iter(tasks), {}
-    # Many wait at the nodes, so that none is idle while results are gathered, which costs less for many at once. But
-    # Ray holds in memory all that is submitted; and a limit to what runs is a limit to what is submitted.
-    most, pause = (parallel, 0) if parallel else (WAITING, PAUSE)
+    # Each tells of its own end: to ask all that run, again and again, would take more the more there are.
+    waiting, running, ended = iter(tasks), {}, queue.SimpleQueue()
+    # Many wait at the nodes, so that none is idle. But Ray holds in memory all that is submitted; and a limit to what runs
+    # is a limit to what is submitted.
+    most = parallel or WAITING
     try:
         while True:
-            if not record.is_over():
-                room = itertools.islice(waiting, most - len(running))
-                running.update((remote.remote(task.stdin, program), task) for task in room)
+            for task in itertools.islice(waiting, 0 if record.is_over() else most - len(running)):
+                reference = remote.remote(task.stdin, program)
+                future = reference.future()
+                running[future] = reference, task
+                future.add_done_callback(ended.put)
             if not running:
                 return
-            ray.wait(list(running), num_returns=1)
-            ready, _ = ray.wait(list(running), num_returns=len(running), timeout=pause)
-            for lines in lines_of_all(ray, ready, [running.pop(reference) for reference in ready]):
-                for line in lines:
+            for future in all_ended(ended):
+                for line in lines_of(ray, future, running.pop(future)[1]):
                     record.line(line)
             record.flush()
     except Interrupted:
-        for reference in running:
+        for reference, _ in running.values():
             ray.cancel(reference, recursive=False)
-        ray.wait(list(running), num_returns=len(running), timeout=10)
+        concurrent.futures.wait(running, timeout=10)
         raise
 
 
-def lines_of_all(ray, references, tasks):
-    """The result lines of each of these tasks."""
-    try:
-        return ray.get(references)
-    except Exception:  # of one of them
-        return [lines_of(ray, reference, task) for reference, task in zip(references, tasks)]
+def all_ended(ended):
+    """Those in the queue, of which there will be one."""
+    yield ended.get()
+    with contextlib.suppress(queue.Empty):
+        while True:
+            yield ended.get_nowait()
 
 
-def lines_of(ray, reference, task):
+def lines_of(ray, future, task):
     """The result lines of a task that has ended, one way or the other."""
     try:
-        return ray.get(reference)
+        return future.result()
     except ray.exceptions.RayTaskError as err:
         trouble, lines = err.cause.args if isinstance(err.cause, Trouble) else (str(err.cause), [])
         return lines + lost(task, trouble, lines)
