@@ -90,7 +90,9 @@ fn batch_flags(settings: &Settings, config: &Config, previous: Option<&Part>) ->
 fn script(job: &Job, config: &Config, submission: &Submission, part: &Part) -> Result<String> {
     let throttle = if job.settings.jobs > 0 { format!("%{}", job.settings.jobs) } else { String::new() };
     let folder = quote(&submission.path.to_string_lossy());
-    let mut text = String::from("#!/bin/bash\n");
+    // What a site has written is for bash; without it a plain shell does, and starts sooner.
+    let shell = if config.worker.setup.trim().is_empty() { "sh" } else { "bash" };
+    let mut text = format!("#!/bin/{shell}\n");
     writeln!(text, "#SBATCH --job-name=shardrun-{}", job.head.plan.short_name())?;
     writeln!(text, "#SBATCH --array=0-{}{throttle}", part.tasks - 1)?;
     writeln!(text, "#SBATCH --requeue --open-mode=append --output=/dev/null")?;
