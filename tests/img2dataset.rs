@@ -148,6 +148,23 @@ fn mistakes_are_one_line_and_status_2() {
 }
 
 #[test]
+fn tools_that_are_not_built_are_missed_at_once() {
+    let (folder, web) = (dir(), web());
+    write_urls(folder.path(), &web, &["0"]);
+    let debug = folder.path().join("target/debug");
+    std::fs::create_dir_all(&debug).unwrap();
+    std::os::unix::fs::symlink(crate::support::tool("urlcat"), debug.join("urlcat")).unwrap();
+    let copy = format!("cp -r {} scripts", script().parent().unwrap().display());
+    bash(&copy).cwd(folder.path()).done().status(0);
+    let run = bash("exec scripts/img2dataset urls.txt").cwd(folder.path()).env("PATH", "/usr/bin:/bin");
+    run.fails(
+        2,
+        "img2dataset: urlcat is not to be found: install the tools (scripts/install), build them (cargo build --release), \
+         or put them on the PATH",
+    );
+}
+
+#[test]
 fn the_counts_of_each_shard_are_its_own_however_many_digits_it_has() {
     let (folder, web) = (dir(), web());
     let paths = ["0", "missing", "2", "3", "4", "5", "6", "7", "8", "9", "missing", "missing"];
