@@ -1,13 +1,13 @@
 """shardrun's cost of an item on Slurm, Spark and Ray against the bare engine starting the same command.
 
 What an engine takes to start a run is left out: the cost of an item is the difference between a run of many
-items and a run of few, divided by their number. Of all rounds the quickest counts: schedulers wait for turns of their own,
-which for the same array on Slurm makes 80 to 140 ms an item. The engines are those of `scripts/engines/install`.
+items and a run of few, divided by their number. The engines are those of `scripts/engines/install`.
 """
 
 import contextlib
 import os
 import pathlib
+import statistics
 import subprocess
 import tempfile
 
@@ -39,7 +39,7 @@ EMPTY = 'until [ -z "$(squeue -h)" ]; do sleep 0.1; done'
 # How many items, flags of shardrun, the program of the bare engine and what runs it. Ray's items are so short that few
 # of them would drown in the noise of its start.
 DRIVEN = {
-    "Spark": (200, "--on spark --launcher python --master $SPARK_MASTER", BARE_SPARK, "spark-submit --master $SPARK_MASTER"),
+    "Spark": (600, "--on spark --launcher python --master $SPARK_MASTER", BARE_SPARK, "spark-submit --master $SPARK_MASTER"),
     "Ray": (5000, "--on ray --launcher python", BARE_RAY, "$enter python"),
 }
 
@@ -52,11 +52,12 @@ def run(bench):
 
 
 def slurm(bench, work):
-    """An array of `true`."""
+    """An array of `true`. There is room for 48 at once: with few places most of the time is Slurm's own, which waits for a
+    second now and then before it gives a place away again, and 200 items take 15 or 30 seconds by chance."""
     ours = lambda n: shardrun(bench, work, n, "--on slurm") + EMPTY
     bare = lambda n: f"cd {work}; sbatch -Q --array=0-{n - 1} -o /dev/null --wrap true; {EMPTY}"
-    with engine(bench, "slurm") as environment:
-        compare(bench, "Slurm", 200, environment, ours, bare)
+    with engine(bench, "slurm", 3, 16) as environment:
+        compare(bench, "Slurm", 1000, environment, ours, bare)
 
 
 def driven(bench, work, name, many, flags, program, launcher):
@@ -103,12 +104,17 @@ def compare(bench, title, many, environment, ours, bare):
         for (name, n), found in walls.items():
             command = {"shardrun": ours, "bare": bare}[name](n)
             found.append(measure.run_once(measure.Contestant(name, environment + command))["wall"])
-    quickest = {run: min(found) for run, found in walls.items()}
-    cost = {name: (quickest[name, many] - quickest[name, FEW]) / (many - FEW) for name in ("shardrun", "bare")}
+    cost = {pick.__name__: per_item(pick, walls, many) for pick in (statistics.median, min)}
     print(f"\n{title}: an item of {many} ({bench.rounds} rounds)")
-    for name, seconds in cost.items():
-        print(f"  {name:<28} {seconds * 1000:8.2f} ms")
-    rows = {name: {"wall": seconds, "best": seconds, "spread": 0, "cpu": 0, "rss": 0} for name, seconds in cost.items()}
+    for name in ("shardrun", "bare"):
+        print(f"  {name:<28} {cost['median'][name] * 1000:8.2f} ms, {cost['min'][name] * 1000:8.2f} by the quickest rounds")
+    rows = {name: {"wall": wall, "best": cost["min"][name], "spread": 0, "cpu": 0, "rss": 0} for name, wall in cost["median"].items()}
     bench.record(f"{title}: wall time of an item of {many}", rows)
-    ratio = cost["shardrun"] / max(cost["bare"], 1e-9)
-    bench.expect(title, f"an item costs {ratio:.2f} x the bare engine's, at most {LIMIT}", ratio <= LIMIT)
+    ratio, best = (found["shardrun"] / max(found["bare"], 1e-9) for found in cost.values())
+    bench.expect(title, f"an item costs {ratio:.2f} x the bare engine's ({best:.2f} by the quickest rounds), at most {LIMIT}", ratio <= LIMIT)
+
+
+def per_item(pick, walls, many):
+    """Seconds that an item costs each way, by the medians of its rounds or by another pick of them."""
+    found = {run: pick(rounds) for run, rounds in walls.items()}
+    return {name: (found[name, many] - found[name, FEW]) / (many - FEW) for name in ("shardrun", "bare")}

@@ -29,7 +29,7 @@ def write(path, kept):
 def table(kept):
     """Machines and headlines, in Markdown."""
     machines = sorted({f"{bench['machine']} ({bench['date']})" for bench in kept.values()})
-    lines = ["Measured on " + "; ".join(machines) + ", by medians of interleaved runs; on engines, whose schedulers add waits of their own, by the quickest.", ""]
+    lines = ["Measured on " + "; ".join(machines) + ", by medians of interleaved runs.", ""]
     lines += ["| job | ours | against |", "|---|---|---|"]
     for bench in kept.values():
         lines += [row(comparison) for comparison in bench["comparisons"] if comparison["headline"]]
