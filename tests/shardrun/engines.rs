@@ -238,6 +238,31 @@ fn a_worker_needs_nothing_but_its_bundle() {
     assert_eq!(served(&format!("{here}\n[[7,\"x\"]]\nrubbish\n[]\n")), (vec!["done".to_owned(), String::new()], 1));
 }
 
+#[test]
+fn what_an_item_leaves_behind_keeps_nobody_from_hearing_the_next() {
+    let pipeline = r#"echo $SHARD >&2; [ $SHARD = b ] || setsid sleep 5 &"#;
+    let head = format!(
+        r#"{{"shardrun":"0.1.0","pipeline":{},"output":null,"also":[],"count":9,"numbers":false,"sha256":"","cwd":null,"retries":0,"timeout":null,"jitter":null,"redo":false,"max_failures":null}}"#,
+        Value::from(pipeline)
+    );
+    let mut command = run("shardrun", ["item", "--serve"]).into_command();
+    let mut worker = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(worker.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut said = |task: &str| {
+        write!(worker.stdin.as_ref().unwrap(), "{head}\n{task}\n").unwrap();
+        let result: Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
+        assert_eq!((&result["state"], lines.next().unwrap().as_str()), (&"done".into(), ""));
+        result["stderr"].clone()
+    };
+    // The pipe of the first is held open longer than anybody waits for it.
+    assert_eq!(
+        (said(r#"[[0,"a"]]"#), said(r#"[[1,"b"]]"#), said(r#"[[1,"b"]]"#)),
+        (Value::Null, "b\n".into(), "b\n".into())
+    );
+    drop(worker.stdin.take());
+    assert_eq!(status(worker.wait().unwrap()), 0);
+}
+
 /// What `shardrun item --serve` says about two tasks, the state of each line, and its exit status.
 fn served(tasks: &str) -> (Vec<String>, i32) {
     let mut command = run("shardrun", ["item", "--serve"]).into_command();

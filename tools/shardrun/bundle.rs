@@ -60,21 +60,27 @@ pub fn read(name: &str, task: usize) -> Result<(Head, Task)> {
 
 fn read_one(input: impl Read, skip: usize) -> Result<(Head, Task)> {
     let mut lines = BufReader::new(input).lines();
-    let head = lines.next().context("empty: not even a plan")??;
+    let text = lines.next().context("empty: not even a plan")??;
     let Some(task) = lines.nth(skip) else { bail!("there is no task {skip}") };
-    parse(&head, &task?).with_context(|| format!("task {skip}"))
+    let task = items(&task?).with_context(|| format!("task {skip}"))?;
+    Ok((head(&text)?, task))
 }
 
-/// A bundle of one task, of which there are more in `input`.
-pub fn read_next(input: &mut impl BufRead) -> Result<(Head, Task)> {
-    let (mut head, mut task) = (String::new(), String::new());
-    input.read_line(&mut head)?;
+/// A bundle of one task, of which there are more in `input`; its head as it stands.
+pub fn read_next(input: &mut impl BufRead) -> Result<(String, Task)> {
+    let (mut text, mut task) = (String::new(), String::new());
+    input.read_line(&mut text)?;
     input.read_line(&mut task)?;
-    parse(&head, &task)
+    Ok((text, items(&task)?))
 }
 
-fn parse(head: &str, task: &str) -> Result<(Head, Task)> {
-    Ok((serde_json::from_str(head).context("no plan")?, serde_json::from_str(task).context("no list of items")?))
+/// A head by its text.
+pub fn head(text: &str) -> Result<Head> {
+    serde_json::from_str(text).context("no plan")
+}
+
+fn items(text: &str) -> Result<Task> {
+    serde_json::from_str(text).context("no list of items")
 }
 
 /// Shows every task of a folder of bundles, by its number.

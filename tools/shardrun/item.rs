@@ -1,9 +1,8 @@
 //! An item from beginning to end: is it done already, attempts, what became of it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -14,13 +13,12 @@ use crate::attempt::{Attempt, Failure, Made};
 use crate::folder::Folder;
 use crate::items::Item;
 use crate::joblog::{Record, State};
+use crate::listener::Listener;
 use crate::plan::{Plan, Templates};
 
 /// The wait before the second attempt; it doubles with each.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
-/// How much of what a pipeline said goes back with its result.
-const TAIL: usize = 8 << 10;
 
 /// What a run may change from one time to the next, as workers see it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -57,7 +55,7 @@ pub enum Said {
     /// To the item's file in the run folder.
     Kept(Folder),
     /// To our stderr; the end of it goes into the record.
-    Passed,
+    Passed(Listener),
 }
 
 /// Runs items of one plan.
@@ -79,6 +77,11 @@ impl Runner {
         // A program that is looked for in a PATH given to it is started by fork, which takes longer than posix_spawn.
         let bash = process::find("bash").unwrap_or_else(|| "bash".into());
         Ok(Runner { templates: head.plan.templates()?, head, said, bash, path })
+    }
+
+    /// What it was made of.
+    pub fn head(&self) -> &Head {
+        &self.head
     }
 
     /// Runs an item to its end. Failures are part of the record; errors are ours.
@@ -134,11 +137,11 @@ impl Runner {
             Said::Kept(folder) => {
                 Ok((attempt.run(open_stderr(folder, item.index)?), None)).inspect(|_| tidy(folder, item.index))
             }
-            Said::Passed => {
+            Said::Passed(listener) => {
                 let (reader, writer) = io::pipe()?;
-                let tail = pass_on(reader)?;
+                let heard = listener.listen(reader)?;
                 let result = attempt.run(File::from(std::os::fd::OwnedFd::from(writer)));
-                Ok((result, tail.recv_timeout(Duration::from_secs(1)).ok().filter(|tail| !tail.is_empty())))
+                Ok((result, listener.tail(heard)))
             }
         }
     }
@@ -189,23 +192,4 @@ fn tidy(folder: &Folder, index: u64) {
     if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
         _ = fs::remove_file(path);
     }
-}
-
-/// Copies a pipe to our stderr until its end, which then gives the last of it.
-fn pass_on(mut reader: io::PipeReader) -> Result<Receiver<String>> {
-    let (sender, receiver) = channel();
-    std::thread::Builder::new().name("stderr".into()).spawn(move || {
-        let mut tail = Vec::new();
-        let mut buf = [0; 8192];
-        while let Ok(n @ 1..) = reader.read(&mut buf) {
-            _ = io::stderr().lock().write_all(&buf[..n]);
-            tail.extend_from_slice(&buf[..n]);
-            if tail.len() > 4 * TAIL {
-                tail.drain(..tail.len() - TAIL);
-            }
-        }
-        let from = tail.len().saturating_sub(TAIL);
-        _ = sender.send(String::from_utf8_lossy(&tail[from..]).into_owned());
-    })?;
-    Ok(receiver)
 }

@@ -13,6 +13,7 @@ mod item;
 mod items;
 mod job;
 mod joblog;
+mod listener;
 mod plan;
 mod quoting;
 mod samples;

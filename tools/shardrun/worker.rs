@@ -19,6 +19,7 @@ use crate::folder::Folder;
 use crate::item::{Head, Runner, Said};
 use crate::items::Item;
 use crate::joblog::{self, JobLog, Record, State};
+use crate::listener::Listener;
 use crate::settings::use_endpoint;
 
 /// Kubernetes keeps so much of a termination message.
@@ -31,7 +32,8 @@ pub fn run(name: &str, task: Option<usize>, is_final: bool) -> Result<Outcome> {
     let (head, items) = bundle::read(name, number)?;
     let mut tally = Tally::of("item");
     requeue_on_warning();
-    work(head, &items, &mut Results::open(name)?, &mut tally)?;
+    let mut results = Results::open(name)?;
+    work(&runner(head, results.said())?, &items, &mut results, &mut tally)?;
     let most = if is_final { u64::MAX } else { 0 };
     Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(most)) })
 }
@@ -52,21 +54,34 @@ pub fn serve() -> Result<Outcome> {
             _ = process::kill_process(process::getpid(), Signal::TERM);
         }
     })?;
+    let mut results = Results::Stdout(None, String::new());
+    let mut last: Option<(String, Runner)> = None; // the next task is mostly of the same run
     for task in tasks {
-        let (head, items) = task?;
-        work(head, &items, &mut Results::Stdout(None, String::new()), &mut Tally::of("item"))?;
+        let (text, items) = task?;
+        let (text, runner) = match last.take_if(|(last, _)| *last == text) {
+            Some(same) => same,
+            None => (text.clone(), runner(bundle::head(&text)?, results.said())?),
+        };
+        work(&runner, &items, &mut results, &mut Tally::of("item"))?;
+        last = Some((text, runner));
         left.fetch_sub(1, Ordering::SeqCst);
         write_out("\n")?;
     }
     Ok(Outcome::default())
 }
 
-fn work(head: Head, items: &Task, results: &mut Results, tally: &mut Tally) -> Result<()> {
+/// What runs items of a plan, in its folder.
+fn runner(head: Head, said: Said) -> Result<Runner> {
     use_endpoint(head.limits.endpoint.as_deref());
     if let Some(cwd) = &head.plan.cwd {
         let here = || format!("{cwd}: not on {} (see --chdir)", joblog::host());
         std::env::set_current_dir(cwd).with_context(here)?;
     }
+    Runner::new(head, said)
+}
+
+fn work(runner: &Runner, items: &Task, results: &mut Results, tally: &mut Tally) -> Result<()> {
+    let head = runner.head();
     wait_at_random(head.limits.jitter);
     if results.failed_more_than(head.limits.max_failures)? {
         messages::notice("more items have failed than may: this task is left");
@@ -74,7 +89,6 @@ fn work(head: Head, items: &Task, results: &mut Results, tally: &mut Tally) -> R
     }
     let count = head.plan.count;
     let before = results.done_before(count)?;
-    let runner = Runner::new(head, results.said())?;
     for (index, value) in items {
         if before.get(*index as usize).is_some_and(|&done| done) {
             continue;
@@ -159,7 +173,7 @@ impl Results {
     fn said(&self) -> Said {
         match self {
             Results::Folder(folder, ..) => Said::Kept(folder.clone()),
-            Results::Stdout(..) => Said::Passed,
+            Results::Stdout(..) => Said::Passed(Listener::default()),
         }
     }
 
