@@ -26,6 +26,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 Task = collections.namedtuple("Task", "stdin items")  # what `shardrun item` reads; the numbers of its items
 
@@ -259,6 +260,7 @@ def limit(conf, master, parallel):
 
 RETRIES = 3  # by Ray, after the first attempt
 WAITING = 10_000  # tasks at most that Ray knows of
+PAUSE = 0.05  # seconds in which results gather
 
 
 def run_on_ray(tasks, program, record, parallel=0, options=None):
@@ -272,9 +274,9 @@ def run_on_ray(tasks, program, record, parallel=0, options=None):
     remote = ray.remote(work).options(**{**settings, **(options or {})})
     # Each tells of its own end: to ask all that run, again and again, would take more the more there are.
     waiting, running, ended = iter(tasks), {}, queue.SimpleQueue()
-    # Many wait at the nodes, so that none is idle. But Ray holds in memory all that is submitted; and a limit to what runs
-    # is a limit to what is submitted.
-    most = parallel or WAITING
+    # Many wait at the nodes, so that none is idle while results gather, which costs less for many at once. But Ray holds in
+    # memory all that is submitted; and a limit to what runs is a limit to what is submitted.
+    most, pause = (parallel, 0) if parallel else (WAITING, PAUSE)
     try:
         while True:
             for task in itertools.islice(waiting, 0 if record.is_over() else most - len(running)):
@@ -284,7 +286,7 @@ def run_on_ray(tasks, program, record, parallel=0, options=None):
                 future.add_done_callback(ended.put)
             if not running:
                 return
-            for future in all_ended(ended):
+            for future in all_ended(ended, pause):
                 for line in lines_of(ray, future, running.pop(future)[1]):
                     record.line(line)
             record.flush()
@@ -295,9 +297,10 @@ def run_on_ray(tasks, program, record, parallel=0, options=None):
         raise
 
 
-def all_ended(ended):
-    """Those in the queue, of which there will be one."""
+def all_ended(ended, pause):
+    """The next in the queue, and those that come while we pause."""
     yield ended.get()
+    time.sleep(pause)
     with contextlib.suppress(queue.Empty):
         while True:
             yield ended.get_nowait()
