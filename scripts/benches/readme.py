@@ -62,4 +62,6 @@ def number(value):
     if value >= 100:
         digits = len(str(int(value))) - 2
         return f"{round(value, -digits + (1 if digits > 1 else 0)):,.0f}" if value >= 1000 else f"{value:.0f}"
+    if value < 0.005:
+        return "under 0.01"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
