@@ -108,8 +108,7 @@ struct Job<I> {
 }
 
 fn work<I, O, F: FnMut(I) -> Result<O>>(line: &Line<O>, jobs: &Receiver<Job<I>>, make: impl FnOnce() -> F) {
-    let made = catch_unwind(AssertUnwindSafe(make));
-    let mut worker = made.map_or_else(|_| None, Some);
+    let mut worker = catch_unwind(AssertUnwindSafe(make)).ok();
     for Job { input, number, cost } in jobs {
         let answer = worker.as_mut().and_then(|worker| catch_unwind(AssertUnwindSafe(|| worker(input))).ok());
         line.put(number, Answer { cost, result: answer.unwrap_or_else(|| Err(anyhow!(Bug))) });
