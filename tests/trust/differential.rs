@@ -70,9 +70,9 @@ const CHOICES: &[Choice] = &[
     },
     Choice {
         change: "name",
-        taken: ["=", "=", "="],
+        taken: ["=", "=d", "=d"],
         refused: ["", "", ""],
-        why: "A name is bytes to us until it becomes a key.",
+        why: "A name is bytes to us until it becomes a key. A file whose name ends in a slash is a folder, as old archives have them and GNU tar reads them; bsdtar and Python go by its type.",
     },
     Choice {
         change: "magic or prefix",
