@@ -9,12 +9,12 @@ START, END = "<!-- from scripts/bench -->", "<!-- end of scripts/bench -->"
 
 # Why a bench is below a bar of its own, for those who wonder. Bars themselves stand in the benches.
 REASONS = {
-    "engines": "beside the same shell, an item on Ray is a result that comes back and a line of the job log",
-    "fetch": "fetch hashes every file, curl does not: `fetch, no hash` in the page of `--html` is the like of it",
-    "stores": "the server runs on the same cores, and writing is its work: the floor, which does nothing else, misses the bar too",
-    "compression": "deflate is nearly all of it, and there is one way to do it: two threads share it",
-    "tarproc": "beside the same shell it keeps what the command says, lists, reads and packs what it left",
-    "tarresize": "the bare codecs, with nothing around them, are slower still; two threads take more CPU for the same work than one",
+    "engines": "beside the same shell, an item is a result that comes back and a line of the job log",
+    "fetch": "fetch hashes every file, which curl does not",
+    "stores": "the server runs on the same cores, and writing is its work",
+    "compression": "of texts deflate is nearly all, and there is one way to do it: two threads share it",
+    "tarproc": "nearly all is the start of the shell; beside it tarproc gives each sample an environment, hears what the command says, lists, reads and packs what it left",
+    "tarresize": "half of it is the Huffman decoder of libjpeg-turbo, which the peers run too; two cores share caches and memory",
 }
 
 
