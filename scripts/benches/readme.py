@@ -28,7 +28,10 @@ def write(path, kept):
 
 def table(kept):
     """Machines and headlines, in Markdown."""
-    machines = sorted({f"{bench['machine']} ({bench['date']})" for bench in kept.values()})
+    dates = {}
+    for bench in kept.values():
+        dates.setdefault(bench["machine"], set()).add(bench["date"])
+    machines = [f"{machine} ({', '.join(sorted(days))})" for machine, days in sorted(dates.items())]
     lines = ["Measured on " + "; ".join(machines) + ", by medians of interleaved runs.", ""]
     lines += ["| job | ours | against |", "|---|---|---|"]
     for bench in kept.values():
