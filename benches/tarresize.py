@@ -146,7 +146,7 @@ def unpacked(bench, path):
 def codec(bench):
     if not pathlib.Path("/usr/include/turbojpeg.h").exists():
         bench.check(["apt-get", "install", "-y", "-qq", "libturbojpeg0-dev"])
-    source = bench.root / "scripts" / "benches" / "codec.c"
+    source = bench.root / "benches" / "codec.c"
     words = ["cc", "-O3", "-march=native", source, "-lturbojpeg", "-lm", "-o"]
     return bench.made("codec", lambda path: bench.check([*words, path]))
 

@@ -94,7 +94,7 @@ def nginx(bench, root):
 
 @contextlib.contextmanager
 def delay_server(bench):
-    source, port = bench.root / "scripts" / "benches" / "delay.rs", free_port()
+    source, port = bench.root / "benches" / "delay.rs", free_port()
     binary = bench.made("delay", lambda path: bench.check(["rustc", "-O", "-o", path, source]))
     server = subprocess.Popen([binary, str(port)])
     try:
@@ -153,7 +153,7 @@ def against_curl(bench, fetch, base, count):
 
 
 def bare_sockets(bench):
-    source = bench.root / "scripts" / "benches" / "get.rs"
+    source = bench.root / "benches" / "get.rs"
     return bench.made("get", lambda path: bench.check(["rustc", "-O", "--edition=2024", "-o", path, source]))
 
 

@@ -33,7 +33,7 @@ def samples(count, size):
 
 
 def bare_loop(bench):
-    source = bench.root / "scripts" / "benches" / "bare.rs"
+    source = bench.root / "benches" / "bare.rs"
     build = lambda path: subprocess.run(["rustc", "-O", "--edition=2024", "-o", path, source], check=True)
     return bench.made("bare", build)
 
