@@ -65,6 +65,10 @@ fn the_pipelines_of_the_readme_run() {
     let folder = dir();
     bash("gm convert -size 64x48 gradient:red-blue picture.jpg").cwd(folder.path()).ok();
     let picture = std::fs::read(folder.path().join("picture.jpg")).unwrap();
+    for class in ["cat", "dog"] {
+        std::fs::create_dir_all(folder.path().join("photos").join(class)).unwrap();
+        std::fs::write(folder.path().join("photos").join(class).join("01.jpg"), &picture).unwrap();
+    }
     for part in 0..3 {
         let archive = (0..40).fold(Archive::new(), |archive, i| {
             let key = format!("part{part}/s{i:03}");
@@ -77,7 +81,7 @@ fn the_pipelines_of_the_readme_run() {
         std::fs::write(folder.path().join(format!("raw-{part:03}.tar")), archive.whole()).unwrap();
     }
     let blocks: Vec<&str> = readme.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
-    assert!(blocks.len() >= 3, "the README shows {} pipelines", blocks.len());
+    assert!(blocks.len() >= 4, "the README shows {} pipelines", blocks.len());
     for block in blocks {
         bash(&format!("set -e; {block}")).cwd(folder.path()).done().status(0).stderr("");
     }
