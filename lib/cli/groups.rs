@@ -22,16 +22,16 @@ use crate::store;
 pub struct Input {
     /// Streams to read: paths, http(s)://, s3://, gs://, az://, hf://, pipe:COMMAND, - for stdin
     ///
-    /// {0000..0147} and {a,b} make lists, A::B joins them; s3://bucket/set/*.tar is what is there.
-    /// Compressed streams are recognised. Without any, stdin is read.
+    /// {0000..0147} and {a,b} expand to lists, A::B joins two; s3://bucket/set/*.tar lists the matching
+    /// objects. Compressed streams are detected. Without a source, stdin is read.
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
 
-    /// Read the names of more sources from FILE, one a line
+    /// Read more source names from FILE, one per line
     #[arg(short = 'T', long, value_name = "FILE")]
     pub files_from: Vec<String>,
 
-    /// Accept streams that other programs cut off between two members
+    /// Accept streams that end between two members, without an end-of-archive marker
     #[arg(long)]
     pub ignore_eof: bool,
 }
@@ -42,7 +42,7 @@ impl Input {
         Ok(self.lists()?.concat())
     }
 
-    /// The names of all sources, a list for each argument that stands for some.
+    /// The names of all sources, one list per argument.
     pub fn lists(&self) -> Result<Vec<Vec<String>>> {
         let mut lists = Vec::new();
         for spec in &self.sources {
@@ -68,7 +68,7 @@ impl Input {
     }
 }
 
-/// Tells the progress how much there is to read, where that is known.
+/// Gives the progress bar its total, if every source's size is known.
 pub fn expect_bytes(names: &[String]) {
     progress::expect(names.iter().map(|name| source::stored_bytes(name)).sum());
 }
@@ -76,7 +76,7 @@ pub fn expect_bytes(names: &[String]) {
 /// For tools that hold a sample in memory.
 #[derive(Args, Clone, Debug)]
 pub struct Held {
-    /// Leave out samples larger than SIZE (they have to be held in memory)
+    /// Skip samples larger than SIZE, since each is held in memory
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     pub max_sample: u64,
 }
@@ -86,7 +86,7 @@ pub struct Held {
 pub struct Output {
     /// Write to NAME: a path, s3://, gs://, az://, http(s):// (PUT), pipe:COMMAND, - for stdout
     ///
-    /// A file or an object appears under its name only when it is whole. The suffix chooses the compression.
+    /// A file or object appears under its name only when it is complete. The suffix selects the compression.
     #[arg(short, long, value_name = "NAME", default_value = "-")]
     pub output: String,
 
@@ -103,7 +103,7 @@ pub struct Packing {
 
     /// Compress with gzip, zstd, xz, bzip2 or lz4, at LEVEL
     ///
-    /// Photographs do not shrink: gzip stores what cannot be made smaller as it is, and saves 1 % on a shard of JPEGs.
+    /// JPEGs barely compress (about 1 %); gzip stores incompressible data unchanged.
     #[arg(long, value_name = "FORMAT[:LEVEL]")]
     compress: Option<Compression>,
 }
@@ -136,7 +136,7 @@ pub fn refuse_terminal(name: &str) -> Result<()> {
 /// How much runs at once.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Parallel {
-    /// Use N threads; 0 is all cores
+    /// Use N threads (0: all cores)
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub parallel: usize,
 }
@@ -151,12 +151,12 @@ impl Parallel {
     }
 }
 
-// How object stores are reached. Every tool takes these flags, without naming them. No doc comment:
-// clap would take it for the help of the whole tool.
+// How object stores are reached: flags that every tool takes without naming them. Not a doc comment, because
+// clap would print that as the help of the whole tool.
 #[cfg(feature = "stores")]
 #[derive(Args, Clone, Debug)]
 pub(super) struct Stores {
-    /// Ask the object store at URL, as AWS_ENDPOINT_URL does
+    /// Use the object store at URL (overrides AWS_ENDPOINT_URL)
     #[arg(long, value_name = "URL", value_parser = endpoint)]
     endpoint: Option<String>,
 }
@@ -179,18 +179,18 @@ fn endpoint(text: &str) -> Result<String, String> {
     }
 }
 
-/// How much is said.
+/// How much is printed on stderr.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Talk {
-    /// Say what became of each thing left out, and sum up at the end
+    /// Explain each item that is left out, and print a summary at the end
     #[arg(short, long)]
     verbose: bool,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
 
-    /// Say how far the run is, every 30 s where there is no terminal
+    /// Show progress (one line every 30 s if stderr is not a terminal)
     #[arg(long)]
     progress: bool,
 }

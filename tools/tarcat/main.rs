@@ -1,6 +1,6 @@
 //! Streams in, one stream out: concatenated, sliced, selected, renamed, rekeyed, shuffled, mixed.
-//! Samples that nobody asked to look into pass through without being held; no sample is
-//! ever changed unasked.
+//! Samples that no flag inspects pass through without being held in memory; no sample is
+//! changed unless a flag asks for it.
 
 mod edit;
 mod order;
@@ -29,8 +29,8 @@ use order::{Mix, Shuffle};
 /// selected (--select), counted off (--slice, --skip, --count), their fields picked (-f, --drop),
 /// shuffled (--shuffle) and rekeyed (--rekey).
 ///
-/// Members that are not touched keep their header and bytes. Members that are no part of a
-/// sample (directories, links, dot-files, names without a dot) are dropped and counted.
+/// Untouched members keep their headers and bytes. Members that belong to no sample
+/// (directories, links, dot-files, names without a dot) are dropped and counted.
 #[derive(Parser)]
 #[command(name = "tarcat", version, after_long_help = EXAMPLES)]
 struct Args {
@@ -38,7 +38,7 @@ struct Args {
     #[arg(long, value_name = "LO:HI[:STEP]")]
     slice: Option<Slice>,
 
-    /// Leave out the first N samples
+    /// Skip the first N samples
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip: u64,
 
@@ -46,64 +46,64 @@ struct Args {
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 
-    /// Keep only these of the sources, counted from 0
+    /// Read only these sources, counted from 0
     #[arg(long, value_name = "LO:HI[:STEP]")]
     shard_slice: Option<Slice>,
 
-    /// Take every N-th source from the I-th on; of a single source, every N-th sample
+    /// Take part I of N: every N-th source, or every N-th sample of a single source
     ///
-    /// I counts from 0. env takes both from TARPIPE_SHARD (I/N), a Slurm array or a Kubernetes
+    /// I counts from 0. env reads both from TARPIPE_SHARD (I/N), a Slurm array or a Kubernetes
     /// Indexed Job.
     #[arg(long, value_name = "I/N|env")]
     shard: Option<Rank>,
 
-    /// Keep these fields; NEW=OLD;OLDER renames the first that exists
+    /// Keep only these fields; NEW=OLD;OLDER renames the first that exists
     ///
-    /// A list separated by spaces, such as 'jpg cls=class;label'. Fields keep their order. A
-    /// sample in which none is left fails as no_field.
+    /// A list separated by blanks, such as 'jpg cls=class;label'. Fields keep their order. A
+    /// sample with none of them fails as no_field.
     #[arg(short, long, value_name = "FIELDS")]
     fields: Option<Fields>,
 
-    /// Leave these fields out, such as 'json txt'
+    /// Remove these fields, such as 'json txt'
     #[arg(long, value_name = "FIELDS")]
     drop: Option<String>,
 
     /// Keep the samples for which a CEL expression holds
     ///
-    /// Its variables are key, fields (the list of fields) and each field by name: json fields as
-    /// values, others as text; sample["c.jpg"] for names that are no words. key.glob('a/*') and
-    /// key.matches('regex') look at the key.
+    /// The variables are key, fields (the list of fields) and each field by name: json fields as
+    /// values, others as text; sample["c.jpg"] for names that are not identifiers. key.glob('a/*')
+    /// and key.matches('regex') test the key.
     #[arg(long, value_name = "EXPR")]
     select: Option<Select>,
 
     /// Give samples new keys: a template such as {index:09}, or s/REGEX/REPLACEMENT/
     ///
-    /// Templates know {index} (counts what is written), {key} and {base} (its last component);
-    /// replacements know $1.
+    /// Templates take {index} (the number of the sample in the output), {key} and {base} (the last
+    /// component of the key); replacements take $1.
     #[arg(long, value_name = "PATTERN")]
     rekey: Option<Rekey>,
 
     /// Shuffle the sources, and the samples through a buffer of N
     ///
-    /// The buffer holds at most 1G, so large samples are shuffled less.
+    /// The buffer holds at most 1G, so large samples are shuffled less well.
     #[arg(long, value_name = "N")]
     shuffle: Option<usize>,
 
-    /// Read N sources at a time, a sample from each in turn
+    /// Read N sources at a time, taking one sample from each in turn
     #[arg(long, value_name = "N", conflicts_with = "weights")]
     mix: Option<usize>,
 
     /// Draw from the SOURCE arguments at random, with these weights
     ///
-    /// One weight an argument, such as 7,2,1. An argument that is read to its end drops out.
+    /// One weight per argument, such as 7,2,1. An argument drops out when it has been read to its end.
     #[arg(long, value_name = "W,W…", value_delimiter = ',')]
     weights: Vec<f64>,
 
-    /// Repeat the same random choices with the same number
+    /// Seed of the random choices: the same number gives the same output
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
 
-    /// Bear up to N sources that are missing or damaged; what comes before the damage is kept
+    /// Tolerate up to N missing or damaged sources; samples before the damage are kept
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_bad: u64,
 

@@ -27,61 +27,62 @@ use recipe::Recipe;
 
 /// Make samples from plans, tables, lines, folders or an unordered archive
 ///
-/// A plan has a line a file: a name, blanks, and a source, which is a path, file:PATH, text:TEXT,
-/// pipe:COMMAND or a URL; lines with one key that follow each other are one sample. Empty lines
-/// and lines that start with # are passed over. A plan is trusted like a script: its commands run.
+/// A plan has one line per file: the member name, blanks, and a source (a path, file:PATH,
+/// text:TEXT, pipe:COMMAND or a URL). Adjacent lines with the same key make one sample. Empty
+/// lines and lines that start with # are ignored. A plan is trusted like a script: its commands run.
 ///
-/// A table has a row a sample: a column is a field, @column holds the path or URL of its content,
-/// __key__ the key. Tables are data: pipe:COMMAND in them is refused without --allow-pipes; but
-/// they may name any file that you can read.
+/// In a table, each row is a sample and each column a field; @column holds the path or URL of the
+/// content, __key__ the key. Tables are data: pipe:COMMAND in them is refused unless --allow-pipes
+/// is given, but they may name any file that you can read.
 ///
-/// An archive whose members stand in no order comes out sorted by key, each sample whole.
+/// An archive whose members are in no particular order comes out sorted by key, with each sample
+/// in one piece.
 ///
-/// New members have mode 0444 and the time 0, so that the same sources give the same bytes. A
-/// sample that lacks a source is left out and counted as missing; a key that comes back is an error.
+/// New members get mode 0444 and time 0, so that the same sources give the same bytes. A sample
+/// with a missing source is left out and counted as missing; a repeated key is an error.
 #[derive(Parser)]
 #[command(name = "tarcreate", version, after_long_help = EXAMPLES)]
 struct Args {
     /// Plans, tables or archives to read; - for stdin
     ///
-    /// {0000..0147} and {a,b} make lists. Their suffix says what they are: .csv, .tsv, .json,
-    /// .jsonl, .parquet and .arrow are tables, .tar and its like are archives, all else plans.
+    /// {0000..0147} and {a,b} expand to lists. The suffix tells the kind: .csv, .tsv, .json,
+    /// .jsonl, .parquet and .arrow are tables, .tar and its variants are archives, others plans.
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
 
-    /// Say what the sources are, whatever they are called
+    /// Kind of the sources, whatever their suffix
     #[arg(long, value_name = "KIND", value_enum)]
     from: Option<Kind>,
 
-    /// Make a sample of every line, with these fields, such as 'txt cls'
+    /// Make one sample per line, with these fields, such as 'txt cls'
     ///
-    /// @FIELD holds the path or URL of its content, __key__ the key. Without it keys count up.
+    /// @FIELD holds the path or URL of the content, __key__ the key. Without __key__, keys are numbers.
     #[arg(long, value_name = "FIELDS", conflicts_with = "from")]
     lines: Option<String>,
 
-    /// Cut lines into fields at TEXT; a tab, if not given
+    /// Split lines into fields at TEXT [default: a tab]
     #[arg(long, value_name = "TEXT", requires = "lines")]
     separator: Option<String>,
 
-    /// Make samples of the files below DIR: those with one path up to the first dot are one
+    /// Make samples from the files below DIR: files with the same path up to the first dot are one sample
     ///
-    /// They come sorted by key. Links to files are followed, links to folders are not.
+    /// Samples are sorted by key. Links to files are followed, links to folders are not.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["sources", "from", "lines", "base"])]
     dir: Option<PathBuf>,
 
-    /// Add a field cls: the number of the folder in DIR, in the order of their names
+    /// Add a field cls: the index of the sample's top folder in DIR, in name order
     #[arg(long, requires = "dir")]
     labels_from_dirs: bool,
 
-    /// Write the names of the classes to FILE, a line each; without it, beside the output
+    /// Write the class names to FILE, one per line [default: beside the output]
     #[arg(long, value_name = "FILE", requires = "labels_from_dirs")]
     classes: Option<String>,
 
-    /// Number the classes by the lines of FILE; a folder that is not in it fails as unknown_class
+    /// Number the classes by the lines of FILE; samples of other folders fail as unknown_class
     #[arg(long, value_name = "FILE", requires = "labels_from_dirs", conflicts_with = "classes")]
     use_classes: Option<String>,
 
-    /// Make keys of a template, such as {index:09}; it knows {index} and {row}
+    /// Make keys from a template of {index} and {row}, such as {index:09}
     #[arg(long, value_name = "TEMPLATE", conflicts_with = "dir")]
     key: Option<String>,
 
@@ -89,33 +90,33 @@ struct Args {
     #[arg(long, value_name = "COLUMN", default_value = keys::KEY_COLUMN, conflicts_with_all = ["key", "dir"])]
     key_col: String,
 
-    /// Take paths from DIR, and run commands there
+    /// Resolve relative paths in DIR, and run commands there
     #[arg(short = 'C', long = "directory", value_name = "DIR")]
     base: Option<PathBuf>,
 
-    /// Run pipe:COMMAND where a table or a line asks for it
+    /// Run pipe:COMMAND sources in tables and lines
     #[arg(long, conflicts_with = "dir")]
     allow_pipes: bool,
 
-    /// Before anything is written, see that every path exists and every key is good and unique
+    /// Check before writing that every path exists and every key is valid and unique
     ///
-    /// Reads the sources twice. URLs are not asked for and commands are not run.
+    /// Reads the sources twice. URLs are not requested and commands are not run.
     #[arg(long)]
     check: bool,
 
-    /// Leave out samples with a file larger than SIZE; of an archive, samples larger than that
+    /// Skip samples with a file larger than SIZE (for an archive: samples larger than SIZE)
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = size::parse)]
     max_size: u64,
 
-    /// Exit with status 3 when more than N samples fail, or P% of them; without it, when all do
+    /// Exit with status 3 if more than N samples (or P%) fail [default: if all fail]
     #[arg(long, value_name = "N|P%")]
     max_failures: Option<MaxFailures>,
 
-    /// Hold SIZE of names, or of an archive, in memory; more is sorted on disk
+    /// Hold up to SIZE of names, or of an archive, in memory; sort the rest on disk
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse)]
     memory: u64,
 
-    /// Put what does not fit into memory into DIR; without it, into TMPDIR or /tmp
+    /// Directory for data that does not fit into memory [default: TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     tmpdir: Option<PathBuf>,
 
@@ -130,11 +131,11 @@ struct Args {
 /// What a source is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// Lines of names and sources.
+    /// Lines of member names and sources.
     Plan,
     /// Rows of fields.
     Table,
-    /// An archive whose members stand in any order.
+    /// An archive whose members are in any order.
     Tar,
 }
 
@@ -142,13 +143,13 @@ const EXAMPLES: &str = "Examples:
   # Class folders, as torchvision's ImageFolder takes them
   tarcreate --dir train/ --labels-from-dirs -o train.tar
 
-  # A plan: a picture, its class, and what a program says of it
+  # A plan: a picture, its class, and the output of a program
   printf '%s\\n' 'a/1.jpg img/1.jpg' 'a/1.cls text:7' 'a/1.json pipe:exiftool -json img/1.jpg' | tarcreate -o a.tar
 
   # A table with the columns __key__, @jpg and txt
   tarcreate -C /data --check captions.csv | tarsplit -n 10000 -o 'train-{shard:05}.tar'
 
-  # A line a sample
+  # One sample per line
   tarcreate --lines txt --key 'wiki/{index:09}' corpus.txt -o corpus.tar";
 
 fn main() -> ExitCode {

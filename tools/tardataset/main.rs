@@ -25,72 +25,72 @@ use words::Words;
 
 /// Write a stream as a dataset: shards, a table of every row and counts beside each
 ///
-/// Reads samples whose keys are the number of a shard followed by that of a row (urlcat --key
-/// '{shard:05}{row:04}'), and writes FOLDER/00000.tar with what succeeded, FOLDER/00000.parquet
-/// with a row for each sample and each failure, and FOLDER/00000_stats.json with counts, last: a
-/// shard that has it is done. Failures come in the stream, as fetch --pass-failed and tarresize
-/// or tarvideo --on-error pass write them. Statuses and messages are worded as img2dataset has
-/// them; the column code has ours.
+/// Reads samples whose keys are a shard number followed by a row number (urlcat --key
+/// '{shard:05}{row:04}'), and writes FOLDER/00000.tar with the successful samples,
+/// FOLDER/00000.parquet with one row per sample or failure, and finally FOLDER/00000_stats.json with
+/// counts: a shard that has this file is done. Failures are part of the stream, as fetch
+/// --pass-failed and tarresize or tarvideo --on-error pass write them. Statuses and messages use
+/// img2dataset's wording; the column code has tarpipe's codes.
 ///
 /// The columns of the table are taken from each sample's json, in the order of --columns. The clips
-/// of a video follow each other; each has a line in the table, and together they count as one row,
-/// which is a success when one of them is.
+/// of a video are adjacent; each has a line in the table, and together they count as one row, which
+/// is a success if any of them is.
 #[derive(Parser)]
 #[command(name = "tardataset", version, after_long_help = EXAMPLES)]
 struct Args {
-    /// Write into FOLDER, which may be anything that can be written
+    /// Write into FOLDER: a path, or a prefix in an object store
     #[arg(short, long, value_name = "FOLDER")]
     output: String,
 
-    /// How samples are stored
+    /// Storage format of the samples
     #[arg(long, value_name = "FORMAT", default_value = "tar")]
     format: Format,
 
-    /// The columns of the table, such as 'id:int64 caption:=TEXT url key status'
+    /// Columns of the table, such as 'id:int64 caption:=TEXT url key status'
     ///
-    /// After a colon stands string (the default), json, bool, int32, int64, float or double, or
-    /// =COLUMN for the type that COLUMN has in the table of --types-from.
+    /// The type after the colon is string (the default), json, bool, int32, int64, float or double, or
+    /// =COLUMN for the type of COLUMN in the table of --types-from.
     #[arg(long, value_name = "LIST", default_value = "url caption key status error_message code")]
     columns: String,
 
-    /// Keep these of what the json of a sample says, such as 'video_metadata cuts', or '*' for all
+    /// Keep these entries of each sample's json, such as 'video_metadata cuts', or '*' for all
     ///
-    /// Otherwise it has the columns of the table alone. A name that is a column too has in the json the value as
-    /// it came, not that of the table.
+    /// By default the json has only the columns of the table. An entry that is also a column keeps its original
+    /// value in the json, not that of the table.
     #[arg(long, value_name = "LIST", default_value = "")]
     json: String,
 
-    /// Take types from this parquet or arrow table
+    /// Take column types from this parquet or arrow table
     #[arg(long, value_name = "TABLE")]
     types_from: Option<String>,
 
-    /// The field that the formats parquet and tfrecord store
+    /// Field to store in the formats parquet and tfrecord
     #[arg(long, value_name = "FIELD", default_value = "jpg")]
     field: String,
 
-    /// Write a txt for each sample: its caption, else its own, empty where there is neither; without it, none
+    /// Write a txt per sample: its caption, else its own txt, else empty [default: write none]
     #[arg(long)]
     caption: bool,
 
-    /// A shard has N rows, failures included: close it when it has them, in whatever order they come
+    /// Close a shard when it has N rows, failures included, in whatever order they arrive
     ///
-    /// Without it the shards must come one after another, and the next closes the one before.
+    /// Without -n, the shards must arrive one after another, and each closes the one before.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rows_per_shard: Option<u64>,
 
-    /// These shards have fewer rows: SHARD=ROWS, separated by commas
+    /// Shards with fewer rows than -n: SHARD=ROWS, separated by commas
     #[arg(long, value_name = "LIST", default_value = "", requires = "rows_per_shard")]
     short: Short,
 
-    /// The stream must have N rows: with fewer, the shards that lack some are dropped and the run fails
+    /// Fail if the stream has fewer than N rows, and drop the incomplete shards
     #[arg(long, value_name = "N", requires = "rows_per_shard")]
     expect: Option<u64>,
 
-    /// Write all as shard N, whatever the keys are
+    /// Write everything as shard N, whatever the keys
     #[arg(long, value_name = "N", conflicts_with_all = ["rows_per_shard", "row_digits"])]
     only_shard: Option<u64>,
 
-    /// How many digits of a key number the row; those before them number the shard
+    /// Number of digits at the end of a key that are the row; those before are the shard
     #[arg(long, value_name = "N", default_value_t = 4)]
     row_digits: usize,
 
@@ -98,7 +98,7 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 5)]
     shard_digits: usize,
 
-    /// Whose words statuses and counts use
+    /// Use the status and count names of PROGRAM
     #[arg(long, value_name = "PROGRAM", default_value = "img2dataset")]
     words: Words,
 
@@ -111,12 +111,12 @@ struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  # What img2dataset does, by hand
+  # The job of img2dataset, step by step
   urlcat urls.parquet --caption-col TEXT --rows-per-shard 10000 --key '{shard:05}{row:04}' |
     fetch --pass-failed --ext jpg | tarresize -s 256 --on-error pass |
     tardataset -n 10000 --caption -o laion --columns 'caption url key status error_message width:int32 height:int32 code'";
 
-/// How samples are stored.
+/// Storage format of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// FOLDER/00000.tar

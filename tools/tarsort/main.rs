@@ -1,5 +1,5 @@
 //! Samples in, the same samples out in another order. Streams larger than memory are sorted on
-//! disk; of files only the order is held, and their samples are copied from where they stand.
+//! disk; for files only the order is held in memory, and samples are copied from their offsets.
 
 mod number;
 mod order;
@@ -26,21 +26,21 @@ use rule::Rule;
 
 /// Sort or shuffle a stream of samples that need not fit into memory
 ///
-/// Sorts by key, by the content of a field, or by a value in a field with JSON; or shuffles, so
-/// that every order is equally likely. Samples that compare equal stay in the order they came in.
-/// Members keep their headers and bytes.
+/// Sorts by key, by the content of a field, or by a value in a JSON field; or shuffles, with every
+/// order equally likely. Samples that compare equal keep their input order. Members keep their
+/// headers and bytes.
 ///
-/// A stream larger than --memory is sorted in pieces, which are written to a file without a name
-/// in --tmpdir and merged from there; that file is at most as large as the stream. Of sources
-/// that are uncompressed files only the order is held, and the samples are copied from where
-/// they stand; where seeking is slow, pipe the files in.
+/// A stream larger than --memory is sorted in pieces, which are written to an unnamed file in
+/// --tmpdir and merged from there; that file is at most as large as the stream. For uncompressed
+/// files, only the order is held in memory and samples are copied from their offsets; if seeking is
+/// slow, pipe the files in.
 ///
-/// Keys are unique in what comes out: by key, a key that comes back is an error, unless
-/// --unique or --group say what becomes of it.
+/// Keys in the output are unique: when sorting by key, a repeated key is an error unless --unique
+/// or --group is given.
 #[derive(Parser)]
 #[command(name = "tarsort", version, after_long_help = EXAMPLES)]
 struct Args {
-    /// Sort by a field's content, or by a value in a field with JSON
+    /// Sort by the content of a field, or by a value in a JSON field
     ///
     /// cls is a field; json.width is the value width of the field json, and json.boxes.0 the
     /// first of a list. Content compares byte by byte, up to 1024 bytes; values of JSON by their
@@ -48,11 +48,11 @@ struct Args {
     #[arg(short = 'k', long, value_name = "FIELD[.PATH]")]
     by: Option<String>,
 
-    /// Compare text as numbers; what is none comes last
+    /// Compare values as numbers; non-numeric values sort last
     #[arg(short, long, requires = "by")]
     numeric: bool,
 
-    /// The greatest first
+    /// Sort in descending order
     #[arg(short, long)]
     reverse: bool,
 
@@ -60,29 +60,27 @@ struct Args {
     #[arg(long, conflicts_with_all = ["by", "reverse", "unique", "group"])]
     shuffle: bool,
 
-    /// Repeat the same random order with the same number
+    /// Seed of the random order: the same number gives the same order
     #[arg(long, value_name = "S", default_value_t = 0, requires = "shuffle")]
     seed: u64,
 
-    /// Keep the first of the samples that compare equal; the others are counted as duplicate
+    /// Keep the first of samples that compare equal; count the others as duplicate
     #[arg(short, long, conflicts_with = "group")]
     unique: bool,
 
-    /// Make one sample of all that have one key, with the fields of each; a field twice is an error
+    /// Merge samples that share a key into one; a repeated field is an error
     #[arg(long, conflicts_with = "by")]
     group: bool,
 
-    /// Hold SIZE in memory
+    /// Hold up to SIZE in memory
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     memory: u64,
 
-    /// Write what does not fit into memory to a file without a name in DIR
-    ///
-    /// Without it, to the folder in TMPDIR or to /tmp.
+    /// Directory for data that does not fit into memory [default: TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     tmpdir: Option<PathBuf>,
 
-    /// Compress that file: for slow or small disks, and data that shrinks
+    /// Compress the data in --tmpdir, for slow or small disks
     #[arg(long)]
     compress_spill: bool,
 
@@ -105,7 +103,7 @@ const EXAMPLES: &str = "Examples:
   # The widest pictures first
   tarsort -k json.width --reverse in.tar -o by-width.tar
 
-  # Members of one sample that stand apart, brought together
+  # Bring scattered members of a sample together
   tarsort --group scattered.tar -o whole.tar
 
   # Each caption once, with little memory

@@ -27,17 +27,17 @@ use lane::{Layout, Room};
 ///
 /// Reads samples in order and writes them to shards named by a pattern. A shard is closed
 /// when it holds -n samples or has reached -s bytes, always between two samples; the next
-/// sample opens the next shard. -v and --stats say which limit closed each shard.
+/// sample opens the next shard. -v and --stats tell which limit closed each shard.
 ///
 /// Shards are written under temporary names, synced and renamed, so a shard that exists is
-/// whole, whatever happened to the run.
+/// complete, whatever happens to the run.
 #[derive(Parser)]
 #[command(name = "tarsplit", version, after_long_help = EXAMPLES)]
 struct Args {
     /// Name shards by PATTERN, with {shard:06} or %06d for the number
     ///
-    /// With --by-hash {split} stands for the name of the split. pipe:COMMAND and |COMMAND write
-    /// each shard to a command. The suffix chooses the compression.
+    /// With --by-hash, {split} is the name of the split. pipe:COMMAND and |COMMAND write
+    /// each shard to a command. The suffix selects the compression.
     #[arg(short, long, value_name = "PATTERN")]
     output: String,
 
@@ -45,21 +45,21 @@ struct Args {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     samples: Option<u64>,
 
-    /// Close a shard once it has reached SIZE (200M, 1G), before compression
+    /// Close a shard when it reaches SIZE (200M, 1G), before compression
     ///
-    /// The sample that reaches it is still part of the shard.
+    /// The sample that reaches SIZE is the last one of the shard.
     #[arg(short, long, value_name = "SIZE", value_parser = size::parse)]
     size: Option<u64>,
 
-    /// Deal the samples in turn to N shards, all open at once
+    /// Distribute the samples in turn over N shards, all open at once
     #[arg(long, value_name = "N", conflicts_with_all = ["samples", "size", "by_hash", "max_shards"])]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=4096))]
     shards: Option<u64>,
 
     /// Split by a hash of the key, such as train=0.9,val=0.1
     ///
-    /// The shares add up to 1. A key falls where the first 8 bytes of its SHA-256, read as a
-    /// fraction, say: the same split for ever, in whatever order samples come.
+    /// The shares must add up to 1. The first 8 bytes of the SHA-256 of the key, read as a fraction,
+    /// decide: a key always falls into the same split, whatever the order of the samples.
     #[arg(long, value_name = "NAME=SHARE,…")]
     by_hash: Option<Splits>,
 
@@ -71,13 +71,13 @@ struct Args {
     #[arg(long, value_name = "N", conflicts_with = "by_hash")]
     max_shards: Option<u64>,
 
-    /// Run CMD for every finished shard; {} and %s stand for its name
+    /// Run CMD for every finished shard; {} and %s are replaced by its name
     ///
-    /// Up to -p run at once. A command that fails is a failure of the run.
+    /// Up to -p commands run at once. If one fails, the run fails.
     #[arg(long, value_name = "CMD")]
     post: Option<String>,
 
-    /// Remove a shard when its --post command has succeeded
+    /// Remove a shard after its --post command has succeeded
     #[arg(long, requires = "post")]
     delete_after_post: bool,
 
@@ -100,7 +100,7 @@ struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  # Shards of 10,000 samples, 1 GB at most but for the last sample
+  # Shards of up to 10,000 samples and about 1 GB
   tarcat 'raw-{000..099}.tar' | tarsplit -n 10000 -s 1G -o 'train-{shard:06}.tar'
 
   # Upload each shard as it is finished

@@ -24,52 +24,51 @@ use place::{Numbers, Place, Range};
 
 /// Concatenate tables of URLs into rows for fetch; pick, slice, sample and dedupe them
 ///
-/// Reads txt (one URL a line), csv, tsv, json, jsonl, parquet and arrow or feather tables, each
-/// also compressed, and writes a JSON object a line. The format is recognised by the content.
-/// In txt and tsv, quotes are not special. Parquet is read batch by batch, only the columns that are
-/// needed; json tables made of columns have to be held in memory.
+/// Reads txt (one URL per line), csv, tsv, json, jsonl, parquet and arrow or feather tables, also
+/// compressed, and writes one JSON object per line. The format is detected from the content. In txt
+/// and tsv, quotes are not special. Parquet is read batch by batch, and only the needed columns;
+/// column-oriented json tables are held in memory.
 ///
-/// The flags act in this order: rows are counted off (--slice), filtered (--where), sampled
-/// (--sample), deduped (--unique) and numbered; the numbers make the keys and decide which
-/// rows --shard takes, so the parts of a run never overlap and no key comes twice.
+/// The flags act in this order: rows are sliced (--slice), filtered (--where), sampled (--sample),
+/// deduped (--unique) and numbered; the numbers make the keys and decide which rows --shard takes,
+/// so the parts of a run never overlap and no key is repeated.
 ///
-/// The columns url, caption and key come first, under these names. A URL column that holds a
-/// list makes one sample of several files.
+/// The columns url, caption and key come first, under these names. A URL column with lists makes
+/// one sample of several files.
 #[derive(Parser)]
 #[command(name = "urlcat", version, after_long_help = EXAMPLES)]
 struct Args {
     /// Tables: paths, folders, globs, http(s):// and other sources, - for stdin
     ///
-    /// {0000..0147} and {a,b} make lists. An http(s):// URL without the suffix of a table is a row
-    /// itself. Without any table, stdin is read.
+    /// {0000..0147} and {a,b} expand to lists. An http(s):// URL without the suffix of a table is a
+    /// row itself. Without a table, stdin is read.
     #[arg(value_name = "TABLE")]
     tables: Vec<String>,
 
-    /// Read the names of more tables from FILE, one a line
+    /// Read more table names from FILE, one per line
     #[arg(short = 'T', long, value_name = "FILE")]
     files_from: Vec<String>,
 
-    /// Take every table for txt, csv, tsv, json, jsonl, parquet or arrow
+    /// Read every table as txt, csv, tsv, json, jsonl, parquet or arrow
     #[arg(long, value_name = "FORMAT", value_parser = parse_format)]
     format: Option<Format>,
 
-    /// The column with the URL
+    /// Column with the URL
     #[arg(long, value_name = "COLUMN", default_value = "url")]
     url_col: String,
 
-    /// The column with the caption [default: caption, where there is one]
+    /// Column with the caption [default: caption, if it exists]
     #[arg(long, value_name = "COLUMN")]
     caption_col: Option<String>,
 
-    /// The column with the key [default: key, where there is one]
+    /// Column with the key [default: key, if it exists]
     #[arg(long, value_name = "COLUMN", conflicts_with = "key")]
     key_col: Option<String>,
 
     /// Make keys from a template of {index}, {shard} and {row}
     ///
-    /// index counts all rows, shard is index / --rows-per-shard from --first-shard on, row is what
-    /// remains of it.
-    /// {index:09} where nothing else is asked and the table has no column key.
+    /// index counts all rows; shard is index / --rows-per-shard, counted from --first-shard; row is
+    /// the remainder. The default is {index:09} if the table has no column key.
     #[arg(long, value_name = "TEMPLATE")]
     key: Option<String>,
 
@@ -79,8 +78,8 @@ struct Args {
 
     /// Keep the rows for which a CEL expression over the columns holds
     ///
-    /// Such as 'similarity > 0.3 && width >= 256'. A row without a value that the expression
-    /// needs is left out and counted as no_value.
+    /// For example 'similarity > 0.3 && width >= 256'. A row that lacks a value the expression needs
+    /// is left out and counted as no_value.
     #[arg(long = "where", value_name = "EXPR", value_parser = parse_filter)]
     filter: Option<Arc<Expression>>,
 
@@ -92,32 +91,32 @@ struct Args {
     #[arg(long, value_name = "P", value_parser = parse_share)]
     sample: Option<f64>,
 
-    /// Repeat the same random choices with the same number
+    /// Seed of the random choices: the same number gives the same output
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
 
-    /// Drop rows whose URL came before
+    /// Drop rows with a repeated URL
     ///
     /// Exact for the first 8 million different URLs (about 300 MB); after that a URL is remembered
     /// for at least the next 8 million different ones.
     #[arg(long)]
     unique: bool,
 
-    /// Take every N-th row from the I-th on; with --rows-per-shard, every N-th shard
+    /// Take part I of N: every N-th row, or with --rows-per-shard every N-th shard
     ///
-    /// I counts from 0. env takes both from TARPIPE_SHARD (I/N), a Slurm array or a Kubernetes
+    /// I counts from 0. env reads both from TARPIPE_SHARD (I/N), a Slurm array or a Kubernetes
     /// Indexed Job.
     #[arg(long, value_name = "I/N|env")]
     shard: Option<Rank>,
 
-    /// Let --shard cut the rows into N ranges of equal length instead
+    /// Make --shard take one of N ranges of equal length instead
     ///
-    /// The tables are read twice, so they cannot come from stdin. Parquet tables without a
-    /// filter are only asked for their length.
+    /// The tables are read twice, so they cannot come from stdin. For parquet tables without a
+    /// filter, only the metadata is read the first time.
     #[arg(long, requires = "shard")]
     contiguous: bool,
 
-    /// How many rows make a shard [default: 10000]
+    /// Rows per shard [default: 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rows_per_shard: Option<u64>,
 
@@ -129,19 +128,19 @@ struct Args {
     #[arg(long, value_name = "LIST", conflicts_with = "shard")]
     shards: Option<Numbers>,
 
-    /// Print how many shards of --rows-per-shard the rows make, and nothing else
+    /// Print only the number of shards of --rows-per-shard rows
     #[arg(long, conflicts_with_all = ["columns", "head"])]
     count_shards: bool,
 
-    /// Print the columns of the first table and their types, and nothing else
+    /// Print only the columns of the first table and their types
     #[arg(long)]
     columns: bool,
 
-    /// Print the first N rows as they stand in the table, and nothing else
+    /// Print only the first N rows, as they are in the table
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "10", conflicts_with = "columns")]
     head: Option<u64>,
 
-    /// Leave out rows and tables that cannot be read, and count them
+    /// Skip unreadable rows and tables, and count them
     #[arg(long)]
     skip_bad: bool,
 
@@ -160,7 +159,7 @@ const EXAMPLES: &str = "Examples:
   # Look at a table first
   urlcat --columns laion.parquet; urlcat --head 3 laion.parquet
 
-  # One of 16 jobs, with keys that no other job makes
+  # One of 16 jobs, with keys that are unique across all of them
   urlcat 'part-*.parquet' --shard 3/16 --key '{shard:05}{row:04}' | fetch -o 3.tar
 
   # URLs that follow a pattern
