@@ -15,6 +15,7 @@ mod fetch_video;
 mod formats;
 mod hostile;
 mod http;
+mod http_versions;
 #[cfg(feature = "tarresize")]
 mod img2dataset;
 mod kills;

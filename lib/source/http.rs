@@ -4,10 +4,12 @@ use std::io::{self, Read};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use ureq::http::{Response, StatusCode, header};
 use ureq::{Agent, Body, BodyReader};
 
+use super::version::{Version, text};
+use crate::digest::Digest;
 use crate::messages;
 
 /// Attempts in a row that bring nothing before a download is given up.
@@ -48,15 +50,19 @@ pub(crate) fn transport_error(err: ureq::Error) -> String {
 }
 
 /// The body of one URL, read as if nothing could interrupt it.
+///
+/// Bytes that were passed on are followed only by bytes of the same version. The rest is asked for by range where
+/// the server has given a validator that holds; where it has not, the whole is read again and what was passed on is
+/// compared with it.
 pub(super) struct Download {
     url: String,
     /// Sent to the URL's own host, not to those that it redirects to.
     token: Option<String>,
     body: BodyReader<'static>,
     offset: u64,
-    total: Option<u64>,
-    /// Entity tag or date: says whether the rest is the rest of the same thing.
-    validator: Option<String>,
+    version: Version,
+    /// Of what was passed on, where only the bytes tell one version from another.
+    passed_on: Option<Digest>,
     attempts: u32,
 }
 
@@ -64,53 +70,83 @@ impl Download {
     pub(super) fn start(url: &str, token: Option<String>) -> Result<Self> {
         let mut attempts = 0;
         let response = loop {
-            match ask(url, token.as_deref(), 0, None) {
+            match ask(url, token.as_deref(), None) {
                 Ok(response) => break response,
                 Err(Refusal::Final(err)) => return Err(err),
                 Err(Refusal::Passing(err, wait)) => pause(url, &mut attempts, err, wait)?,
             }
         };
-        let validator = validator(&response);
-        let total = response.body().content_length();
-        Ok(Download { url: url.into(), token, body: reader(response), offset: 0, total, validator, attempts: 0 })
+        let version = Version::of(&response);
+        let passed_on = version.validator().is_none().then(Digest::new);
+        let body = reader(response);
+        Ok(Download { url: url.into(), token, body, offset: 0, version, passed_on, attempts: 0 })
     }
 
-    /// Connects again where the last connection left off.
+    /// Connects again until the body stands where the last connection left off.
     fn resume(&mut self, dropped: anyhow::Error) -> Result<()> {
         pause(&self.url, &mut self.attempts, dropped, None)?;
         loop {
-            match ask(&self.url, self.token.as_deref(), self.offset, self.validator.as_deref()) {
-                Ok(response) => return self.go_on_with(response),
+            let range = self.version.validator().map(|validator| (self.offset, validator));
+            let range = range.filter(|(offset, _)| *offset > 0);
+            let refused = match ask(&self.url, self.token.as_deref(), range) {
+                Ok(response) => self.go_on_with(response),
+                Err(refusal) => Err(refusal),
+            };
+            match refused {
+                Ok(()) => return Ok(()),
                 Err(Refusal::Final(err)) => return Err(err),
                 Err(Refusal::Passing(err, wait)) => pause(&self.url, &mut self.attempts, err, wait)?,
             }
         }
     }
 
-    fn go_on_with(&mut self, response: Response<Body>) -> Result<()> {
-        if validator(&response) != self.validator {
-            bail!("changed on the server while it was read");
+    fn go_on_with(&mut self, response: Response<Body>) -> Result<(), Refusal> {
+        let version = Version::of(&response);
+        if self.offset == 0 {
+            // Nothing was passed on: any version will do.
+            self.passed_on = version.validator().is_none().then(Digest::new);
+            (self.version, self.body) = (version, reader(response));
+            return Ok(());
         }
-        let skip = if response.status() == StatusCode::PARTIAL_CONTENT {
+        if !version.is_same_as(&self.version) {
+            return Err(changed());
+        }
+        if response.status() == StatusCode::PARTIAL_CONTENT {
             if range_start(&response) != Some(self.offset) {
-                bail!("the server sent another range than the one asked for");
+                return Err(Refusal::Final(anyhow!("the server sent another range than the one asked for")));
             }
-            0
-        } else {
-            self.offset // a server without ranges: read past what we have
-        };
-        self.body = reader(response);
-        let skipped = io::copy(&mut (&mut self.body).take(skip), &mut io::sink())?;
-        if skipped < skip {
-            bail!("changed on the server while it was read");
+            self.body = reader(response);
+            return Ok(());
         }
-        Ok(())
+        self.body = reader(response);
+        self.skip_passed_on()
+    }
+
+    /// Reads past what was passed on, in a body that starts at the beginning.
+    fn skip_passed_on(&mut self) -> Result<(), Refusal> {
+        let mut digest = self.passed_on.is_some().then(Digest::new);
+        let mut buf = vec![0; 64 * 1024];
+        let mut left = self.offset;
+        while left > 0 {
+            let most = left.min(buf.len() as u64) as usize;
+            let n = match self.body.read(&mut buf[..most]) {
+                // A body of unknown length that ends whole is another one; all others were cut off.
+                Ok(0) if self.version.total.is_none() => return Err(changed()),
+                Ok(0) => return Err(Refusal::Passing(anyhow!("the connection closed early"), None)),
+                Ok(n) => n,
+                Err(err) => return Err(Refusal::Passing(anyhow!("{err}"), None)),
+            };
+            digest.iter_mut().for_each(|digest| digest.update(&buf[..n]));
+            left -= n as u64;
+        }
+        let [again, before] = [digest, self.passed_on.clone()].map(|digest| digest.map(Digest::hex));
+        if again == before { Ok(()) } else { Err(changed()) }
     }
 
     /// The end of the body before the announced length is a dropped connection.
     fn read_once(&mut self, buf: &mut [u8]) -> Result<usize> {
         match self.body.read(buf) {
-            Ok(0) if !buf.is_empty() && self.total.is_some_and(|total| self.offset < total) => {
+            Ok(0) if !buf.is_empty() && self.version.total.is_some_and(|total| self.offset < total) => {
                 Err(anyhow!("the connection closed early"))
             }
             Ok(n) => Ok(n),
@@ -125,6 +161,7 @@ impl Read for Download {
             match self.read_once(buf) {
                 Ok(n) => {
                     self.offset += n as u64;
+                    self.passed_on.iter_mut().for_each(|digest| digest.update(&buf[..n]));
                     self.attempts = 0;
                     return Ok(n);
                 }
@@ -134,21 +171,23 @@ impl Read for Download {
     }
 }
 
+fn changed() -> Refusal {
+    Refusal::Final(anyhow!("changed on the server while it was read"))
+}
+
 enum Refusal {
     Final(anyhow::Error),
     Passing(anyhow::Error, Option<Duration>),
 }
 
-fn ask(url: &str, token: Option<&str>, offset: u64, validator: Option<&str>) -> Result<Response<Body>, Refusal> {
+/// Sends a request; for a range, from an offset on, only where the validator still holds.
+fn ask(url: &str, token: Option<&str>, range: Option<(u64, &str)>) -> Result<Response<Body>, Refusal> {
     let mut request = agent().get(url);
     if let Some(token) = token {
         request = request.header("Authorization", format!("Bearer {token}"));
     }
-    if offset > 0 {
-        request = request.header("Range", format!("bytes={offset}-"));
-        if let Some(validator) = validator {
-            request = request.header("If-Range", validator);
-        }
+    if let Some((offset, validator)) = range {
+        request = request.header("Range", format!("bytes={offset}-")).header("If-Range", validator);
     }
     let response = match request.call() {
         Ok(response) => response,
@@ -181,16 +220,6 @@ fn pause(url: &str, attempts: &mut u32, err: anyhow::Error, asked: Option<Durati
 
 fn reader(response: Response<Body>) -> BodyReader<'static> {
     response.into_body().into_with_config().limit(u64::MAX).reader()
-}
-
-fn text(response: &Response<Body>, name: header::HeaderName) -> Option<&str> {
-    response.headers().get(name)?.to_str().ok()
-}
-
-/// A strong entity tag, or else the date.
-fn validator(response: &Response<Body>) -> Option<String> {
-    let tag = text(response, header::ETAG).filter(|tag| !tag.starts_with("W/"));
-    tag.or_else(|| text(response, header::LAST_MODIFIED)).map(str::to_owned)
 }
 
 fn retry_after(response: &Response<Body>) -> Option<Duration> {

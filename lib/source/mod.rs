@@ -7,6 +7,7 @@
 
 mod hf;
 mod http;
+mod version;
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -31,11 +31,24 @@ enum Piece {
     Data(Bytes),
 }
 
-#[derive(Clone)]
+/// What the first answer says of the object. A range that differs in any of it is one of another version.
+#[derive(Clone, PartialEq)]
 struct Head {
     size: u64,
-    /// Says whether a range is one of the same object.
     tag: Option<String>,
+    modified: i64,
+}
+
+impl Head {
+    fn of(answer: &GetResult) -> Self {
+        let meta = &answer.meta;
+        Head { size: meta.size, tag: meta.e_tag.clone(), modified: meta.last_modified.timestamp() }
+    }
+
+    /// The tag that a server may be asked to compare: weak ones are never equal.
+    fn strong_tag(&self) -> Option<String> {
+        self.tag.clone().filter(|tag| !tag.starts_with("W/"))
+    }
 }
 
 /// A range that is being fetched.
@@ -114,8 +127,7 @@ impl Download {
     fn ask(&mut self, length: u64) -> Result<()> {
         let (sender, pieces) = unbounded();
         let range = self.next..self.next + length;
-        let tag = self.head.as_ref().and_then(|head| head.tag.clone());
-        let task = runtime::spawn(fetch(self.place.clone(), range, tag, sender))?.abort_handle();
+        let task = runtime::spawn(fetch(self.place.clone(), range, self.head.clone(), sender))?.abort_handle();
         self.ranges.push_back(Fetching { pieces, left: length, task });
         self.next += length;
         Ok(())
@@ -157,18 +169,19 @@ impl Read for Download {
 }
 
 /// Fetches a range. The client resumes it when the connection drops.
-async fn fetch(place: Place, range: Range<u64>, tag: Option<String>, out: Sender<Result<Piece>>) {
-    if let Err(err) = try_fetch(place, range, tag, &out).await {
+async fn fetch(place: Place, range: Range<u64>, head: Option<Head>, out: Sender<Result<Piece>>) {
+    if let Err(err) = try_fetch(place, range, head, &out).await {
         // Nobody listens any more: then nobody asks.
         _ = out.send(Err(err));
     }
 }
 
-async fn try_fetch(place: Place, range: Range<u64>, tag: Option<String>, out: &Sender<Result<Piece>>) -> Result<()> {
+async fn try_fetch(place: Place, range: Range<u64>, head: Option<Head>, out: &Sender<Result<Piece>>) -> Result<()> {
     let Place { bucket, path } = place;
     let is_first = range.start == 0;
     let length = range.end - range.start;
-    let options = GetOptions { range: Some(GetRange::Bounded(range)), if_match: tag, ..GetOptions::default() };
+    let if_match = head.as_ref().and_then(Head::strong_tag);
+    let options = GetOptions { range: Some(GetRange::Bounded(range)), if_match, ..GetOptions::default() };
     let answer = match bucket.store.get_opts(&path, options).await {
         Err(err) if is_first && is_about_the_range(&err) => {
             let answer = explained(bucket.store.get(&path).await, bucket.anonymous)?;
@@ -179,9 +192,11 @@ async fn try_fetch(place: Place, range: Range<u64>, tag: Option<String>, out: &S
         }
         answer => explained(answer, bucket.anonymous)?,
     };
-    if is_first {
-        let GetResult { meta, .. } = &answer;
-        _ = out.send(Ok(Piece::Head(Head { size: meta.size, tag: meta.e_tag.clone() })));
+    match head {
+        None => _ = out.send(Ok(Piece::Head(Head::of(&answer)))),
+        // Not every server compares the tag that it was asked to.
+        Some(head) if head != Head::of(&answer) => bail!("changed on the server while it was read"),
+        Some(_) => {}
     }
     let mut body = answer.into_stream();
     while let Some(bytes) = body.next().await {
