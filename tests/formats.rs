@@ -166,3 +166,80 @@ fn compressed_outputs_are_read_by_the_programs_of_that_name() {
     let out = bash("tarcat --compress zstd:19 in.tar | zstd -dcq; tarcat -z in.tar | gzip -t").cwd(folder.path()).ok();
     assert!(out == archive);
 }
+
+/// A frame that zstd and LZ4 readers pass over, as pzstd writes them.
+fn skippable(length: usize) -> Vec<u8> {
+    [&[0x50, 0x2a, 0x4d, 0x18][..], &(length as u32).to_le_bytes(), &vec![b'x'; length]].concat()
+}
+
+#[test]
+fn padding_and_skippable_frames_are_passed_over() {
+    let folder = dir();
+    let archive = crate::support::Archive::of_samples(9).whole();
+    let pack = |packer: &str| bash(packer).stdin(archive.clone()).ok();
+    for (packer, before, after) in [
+        ("gzip", vec![], vec![0; 10_000]),
+        ("bzip2", vec![], vec![0; 512]),
+        ("xz", vec![], vec![0; 512]),
+        ("zstd -q", skippable(4), skippable(100_000)),
+        ("lz4 -q", skippable(100_000), skippable(0)),
+    ] {
+        std::fs::write(folder.path().join("packed"), [before, pack(packer), after].concat()).unwrap();
+        for tool in ["tarcat", "tarsort"] {
+            assert!(run(tool, ["packed"]).cwd(folder.path()).ok() == archive, "{packer}: {tool}");
+        }
+        let garbage = [pack(packer), b"garbage".to_vec()].concat();
+        let said = run("tarcat", ["-"]).stdin(garbage).done().status(1).stderr_text();
+        assert!(said.lines().count() == 1 && !said.contains(['(', '{']), "{packer}: {said}");
+    }
+    std::fs::write(folder.path().join("in.tar"), archive.repeat(200)).unwrap();
+    let out = bash("pzstd -q -p 4 -c in.tar | tarcat --rekey '{index}'").cwd(folder.path()).done().status(0).stdout();
+    assert_eq!(members(&out).len(), 27 * 200);
+}
+
+#[test]
+fn a_member_may_be_called_like_the_start_of_a_compressed_file() {
+    let folder = dir();
+    for name in ["BZh91AY&SY.txt", "BZh9.txt", "(\u{fd}/.x"] {
+        let archive = crate::support::Archive::new().file(name, b"x").file("z.txt", b"z").whole();
+        std::fs::write(folder.path().join("in.tar"), &archive).unwrap();
+        for tool in ["tarcat", "tarsort"] {
+            let done = run(tool, ["in.tar"]).cwd(folder.path()).done().status(0);
+            assert!(names(&done.stdout()).contains(&"z.txt".to_owned()), "{tool} {name}");
+        }
+    }
+    // A table as well.
+    let out = run("urlcat", ["-"]).stdin("BZh9 is not a URL\nhttp://h/1\n").done().status(0).stdout_text();
+    assert_eq!(out.lines().count(), 2);
+}
+
+#[test]
+fn labels_and_dumps_of_gnu_tar_are_no_members() {
+    let folder = dir();
+    let make = "set -e; mkdir tree; printf 1 > tree/a.txt; printf 2 > tree/b.txt
+        tar --format=gnu --label='My disk 1.2' -cf label.tar tree/a.txt tree/b.txt
+        tar --format=pax --label='My disk 1.2' -cf pax.tar tree/a.txt tree/b.txt
+        tar --format=gnu --listed-incremental=snapshot -cf dump.tar tree";
+    bash(make).cwd(folder.path()).done().status(0);
+    for archive in ["label.tar", "pax.tar", "dump.tar"] {
+        let dumped = archive == "dump.tar";
+        let summary = if dumped { "tarcat: 2 samples; dropped 1 (1 directory)" } else { "" };
+        let done = run("tarcat", [archive]).cwd(folder.path()).done().status(0).stderr(summary);
+        let found: Vec<(String, Vec<u8>)> = members(&done.stdout());
+        assert_eq!(found, [("tree/a.txt".into(), b"1".to_vec()), ("tree/b.txt".into(), b"2".to_vec())], "{archive}");
+    }
+}
+
+#[test]
+fn the_second_volume_of_an_archive_is_not_read_as_a_whole_one() {
+    let folder = dir();
+    let make = "head -c 30000 /dev/urandom > a.bin; printf 2 > b.txt
+        tar --format=gnu -cM -L 20 -f one.tar -f two.tar -f three.tar a.bin b.txt";
+    bash(make).cwd(folder.path()).done().status(0);
+    run("tarcat", ["two.tar"])
+        .cwd(folder.path())
+        .done()
+        .status(1)
+        .stderr_has("the rest of a member from another volume: join the volumes of a multi-volume archive first");
+    run("tarcat", ["one.tar"]).cwd(folder.path()).done().status(1).stderr_has("the input ends ");
+}

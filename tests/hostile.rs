@@ -184,3 +184,38 @@ fn a_stream_cut_between_members_is_accepted_when_asked() {
         .stdin(&cut[..700])
         .fails(1, "tarcat: stdin: byte 700: the input ends in the middle of a member");
 }
+
+/// An archive with `field` at an offset of its first header.
+fn with_field(at: usize, field: &[u8]) -> Vec<u8> {
+    let mut header = tar::Header::new_gnu();
+    header.set_path("a.txt").unwrap();
+    header.set_size(0);
+    header.as_mut_bytes()[at..at + field.len()].copy_from_slice(field);
+    header.set_cksum();
+    [header.as_bytes().as_slice(), &Archive::new().file("b.txt", b"b").whole()].concat()
+}
+
+#[test]
+fn binary_numbers_are_taken_whole_or_refused() {
+    const SIZE: usize = 124;
+    for size in
+        [b"\x80\0\0\x01\0\0\0\0\0\0\0\0", b"\x81\0\0\0\0\0\0\0\0\0\0\0", &[0xff; 12], b"\xc0\0\0\0\0\0\0\0\0\0\0\0"]
+    {
+        tarcat_says(&with_field(SIZE, size), "in: byte 512: an invalid size in a header");
+    }
+    // A size in binary that fits is one like any other.
+    assert_eq!(
+        names(&run("tarcat", ["-"]).stdin(with_field(SIZE, b"\x80\0\0\0\0\0\0\0\0\0\0\0")).ok()),
+        ["a.txt", "b.txt"]
+    );
+    let (uid, mtime) = (108, 136);
+    for (at, field) in [(uid, &[0xff; 8][..]), (uid, b"\xbf\0\0\0\0\0\0\0"), (mtime, &[0xff; 12]), (mtime, &[0xbf; 12])]
+    {
+        for flags in [&[][..], &["--rekey", "new/{key}"]] {
+            let out = run("tarcat", flags).stdin(with_field(at, field)).ok();
+            assert_eq!(members(&out).len(), 2, "{at} {field:?}");
+        }
+    }
+    let pax = Archive::new().entry(b"x", tar::EntryType::XHeader, b"15 mtime=1e+99\n").file("a.txt", b"a").whole();
+    assert_eq!(names(&run("tarcat", ["--rekey", "new/{key}"]).stdin(pax).ok()), ["new/a.txt"]);
+}

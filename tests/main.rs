@@ -5,6 +5,7 @@
 mod support;
 
 mod contracts;
+mod cuts;
 mod engines;
 mod exhausted;
 mod fetch;

@@ -35,11 +35,6 @@ impl Kind {
             Kind::Unknown => "unknown_type",
         }
     }
-
-    /// Whether data blocks follow the header. POSIX ignores the size of the others.
-    pub(super) fn has_data(self) -> bool {
-        matches!(self, Kind::File | Kind::Sparse | Kind::Unknown)
-    }
 }
 
 /// What a header block introduces.
@@ -49,9 +44,13 @@ pub(super) enum Block {
     GlobalPax,
     LongName,
     LongLink,
+    /// The name of a volume, as `tar --label` writes it: no member.
+    Label,
+    /// The rest of a member that began in another volume.
+    Continuation,
 }
 
-pub(super) fn view(block: &[u8; BLOCK]) -> &Header {
+fn view(block: &[u8; BLOCK]) -> &Header {
     Header::from_byte_slice(block)
 }
 
@@ -84,10 +83,41 @@ pub(super) fn classify(block: &[u8; BLOCK]) -> Block {
         b'0' | 0 | b'7' => Block::Member(Kind::File),
         b'1' | b'2' => Block::Member(Kind::Link),
         b'3' | b'4' | b'6' => Block::Member(Kind::Device),
-        b'5' => Block::Member(Kind::Directory),
+        b'5' | b'D' => Block::Member(Kind::Directory),
+        b'V' => Block::Label,
+        b'M' => Block::Continuation,
         b'S' => Block::Member(Kind::Sparse),
         _ => Block::Member(Kind::Unknown),
     }
+}
+
+/// Whether data blocks follow a header of this kind. POSIX ignores the size of the others, but GNU's incremental
+/// archives list what is in a directory.
+pub(super) fn has_data(block: &[u8; BLOCK], kind: Kind) -> bool {
+    block[156] == b'D' || matches!(kind, Kind::File | Kind::Sparse | Kind::Unknown)
+}
+
+/// The size of a member. None for what is not a number, negative, or larger than an offset in a file can be, so that
+/// sums of sizes are safe.
+pub(super) fn size(block: &[u8; BLOCK]) -> Option<u64> {
+    number(&block[124..136]).filter(|&size| size <= i64::MAX as u64)
+}
+
+/// The modification time; 0 for what is not a number, or before 1970.
+pub(super) fn mtime(block: &[u8; BLOCK]) -> u64 {
+    number(&block[136..148]).unwrap_or(0)
+}
+
+/// A field in octal digits or, with the highest bit set, in binary (GNU's base 256): two's complement without that bit.
+fn number(field: &[u8]) -> Option<u64> {
+    let (&first, rest) = field.split_first()?;
+    if first & 0x80 == 0 {
+        let digits = field.split(|&byte| byte == 0).next().unwrap_or_default();
+        return u64::from_str_radix(std::str::from_utf8(digits).ok()?.trim(), 8).ok();
+    }
+    let is_negative = first & 0x40 != 0;
+    let start = (!is_negative).then_some(u64::from(first & 0x3f))?;
+    rest.iter().try_fold(start, |number, &byte| number.checked_mul(256).map(|number| number | u64::from(byte)))
 }
 
 /// Whether a GNU sparse header, or an extension of one, says that another follows.
@@ -132,7 +162,7 @@ impl Extended {
         match key {
             b"path" => self.path = Some(value.to_vec()),
             b"size" => self.size = Some(std::str::from_utf8(value).ok()?.parse().ok()?),
-            b"mtime" => self.mtime = Some(whole_seconds(value)?),
+            b"mtime" => self.mtime = whole_seconds(value).or(self.mtime),
             _ if key.starts_with(b"GNU.sparse.") => self.sparse = true,
             _ => {}
         }
@@ -186,9 +216,36 @@ mod tests {
     }
 
     #[test]
+    fn a_time_out_of_range_does_not_matter() {
+        let mut extended = Extended::default();
+        extended.take_pax(b"15 mtime=1e+20\n12 path=a.b\n").unwrap();
+        assert_eq!((extended.mtime, extended.path.as_deref()), (None, Some(&b"a.b"[..])));
+    }
+
+    #[test]
     fn malformed_pax_records_are_refused() {
         for bad in [&b"3"[..], b"99 path=a\n", b"8 path=a\n", b"x path=a\n", b"8 patha\n", b"0 path=a\n"] {
             assert!(Extended::default().take_pax(bad).is_none(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_octal_or_binary_and_never_wrap() {
+        let binary = |first: u8, last: u64| [&[first, 0, 0, 0][..], &last.to_be_bytes()].concat();
+        for (field, expected) in [
+            (b"00000000017\0".to_vec(), Some(15)),
+            (b"       17 \0\0".to_vec(), Some(15)),
+            (b"777777777777".to_vec(), Some((1 << 36) - 1)),
+            (vec![0; 12], None),
+            (b"00000000018\0".to_vec(), None),
+            (binary(0x80, 1 << 40), Some(1 << 40)),
+            (binary(0x80, u64::MAX), Some(u64::MAX)),
+            (binary(0x81, 5), None),
+            ([&[0x80, 0, 0, 1][..], &5_u64.to_be_bytes()].concat(), None),
+            (vec![0xff; 12], None),
+            (binary(0xc0, 5), None),
+        ] {
+            assert_eq!(number(&field), expected, "{field:?}");
         }
     }
 

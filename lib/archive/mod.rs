@@ -42,6 +42,11 @@ impl std::fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
+/// Whether a block is the header of a member: its checksum holds.
+pub fn is_header(block: &[u8; BLOCK]) -> bool {
+    header::checksum_holds(block)
+}
+
 /// How many zero bytes follow `size` bytes of data.
 pub fn padding(size: u64) -> usize {
     (BLOCK - (size % BLOCK as u64) as usize) % BLOCK

@@ -100,6 +100,13 @@ impl Reader {
                 Block::LongLink => {
                     self.extension(&block, Some(&mut blocks))?;
                 }
+                // Its size field is blank in most.
+                Block::Label => {
+                    let size = header::size(&block).unwrap_or(0);
+                    (self.remaining, self.padding) = (size, padding(size));
+                    self.skip_data()?;
+                }
+                Block::Continuation => return Err(self.continuation()),
             }
         }
     }
@@ -177,12 +184,12 @@ impl Reader {
         if kind == Kind::File && extended.sparse {
             kind = Kind::Sparse;
         }
-        let has_data = kind.has_data();
+        let has_data = header::has_data(block, kind);
         if kind == Kind::File && path.ends_with(b"/") {
             kind = Kind::Directory; // how tar said it before there was a type for it
         }
-        let size = self.number(extended.size.map_or_else(|| header::view(block).entry_size(), Ok))?;
-        let mtime = extended.mtime.unwrap_or_else(|| header::view(block).mtime().unwrap_or(0));
+        let size = self.size(extended.size.or_else(|| header::size(block)))?;
+        let mtime = extended.mtime.unwrap_or_else(|| header::mtime(block));
         if has_data {
             (self.remaining, self.padding) = (size, padding(size));
         }
@@ -191,7 +198,7 @@ impl Reader {
 
     /// The data of an extended header; `raw` takes all its blocks.
     fn extension(&mut self, block: &[u8; BLOCK], raw: Option<&mut Vec<u8>>) -> Result<Vec<u8>, Fault> {
-        let size = self.number(header::view(block).entry_size())?;
+        let size = self.size(header::size(block))?;
         if size > MAX_EXTENDED {
             return Err(self.damaged(format!("an extended header of {size} bytes")));
         }
@@ -284,13 +291,15 @@ impl Reader {
         }
     }
 
-    /// A size. Files have no larger ones than an offset in them can be, so that sums of sizes are safe.
-    fn number(&self, value: io::Result<u64>) -> Result<u64, Fault> {
-        match value {
-            Ok(size) if size <= i64::MAX as u64 => Ok(size),
-            Ok(size) => Err(self.damaged(format!("a size of {size} bytes"))),
-            Err(_) => Err(self.damaged("a size that is no number".into())),
-        }
+    /// The size that a header or a PAX record gives.
+    fn size(&self, size: Option<u64>) -> Result<u64, Fault> {
+        size.filter(|&size| size <= i64::MAX as u64).ok_or_else(|| self.damaged("an invalid size in a header".into()))
+    }
+
+    fn continuation(&self) -> Fault {
+        self.damaged(
+            "the rest of a member from another volume: join the volumes of a multi-volume archive first".into(),
+        )
     }
 
     fn damaged(&self, what: String) -> Fault {

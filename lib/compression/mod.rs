@@ -1,12 +1,16 @@
 //! Compressed streams: recognised by their first bytes on input, chosen by suffix or by
 //! flag on output.
 
-use std::io::{self, BufRead, BufReader, Cursor, Read, Write};
+use std::io::{self, Write};
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
 
+mod decode;
 mod gzip;
+mod input;
+
+pub use decode::{HEAD, decoder, decoder_for, is_compressed, recognise};
 
 /// A compression format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +25,12 @@ pub enum Format {
     Bzip2,
     /// The LZ4 frame format.
     Lz4,
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.known().name)
+    }
 }
 
 /// How an output is compressed.
@@ -40,7 +50,8 @@ struct Known {
     magic: &'static [u8],
 }
 
-const KNOWN: [Known; 5] = [
+/// In the order of [`Format`].
+static KNOWN: [Known; 5] = [
     Known {
         format: Format::Gzip,
         name: "gzip",
@@ -83,6 +94,12 @@ const KNOWN: [Known; 5] = [
     },
 ];
 
+impl Format {
+    fn known(self) -> &'static Known {
+        &KNOWN[self as usize]
+    }
+}
+
 impl Compression {
     /// gzip at its usual level.
     pub fn gzip() -> Self {
@@ -95,9 +112,9 @@ impl Compression {
         Some(Compression { format: known.format, level: known.usual_level })
     }
 
-    /// Whether bytes begin as those of a known format do.
-    pub fn recognises(head: &[u8]) -> bool {
-        KNOWN.iter().any(|known| head.starts_with(known.magic))
+    /// The format, whatever the level.
+    pub fn format(self) -> Format {
+        self.format
     }
 
     /// Wraps `out` so that what is written is compressed, by up to `threads` threads where
@@ -182,53 +199,10 @@ impl<W: Write + Send + 'static> Write for Encoder<W> {
     }
 }
 
-/// The format of a stream that starts with `head`, six bytes or more; None for a plain one.
-pub fn recognise(head: &[u8]) -> Option<Format> {
-    KNOWN.iter().find(|known| head.starts_with(known.magic)).map(|known| known.format)
-}
-
-/// Decompresses `input` if its first bytes are those of a known format.
-pub fn decoder(mut input: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
-    let mut magic = Vec::with_capacity(6);
-    (&mut input).take(6).read_to_end(&mut magic)?;
-    let format = recognise(&magic);
-    let whole = Cursor::new(magic).chain(input);
-    let Some(format) = format else { return Ok(Box::new(whole)) };
-    let whole = BufReader::with_capacity(64 * 1024, whole);
-    Ok(match format {
-        Format::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
-        Format::Zstd => Box::new(zstd::Decoder::with_buffer(whole)?),
-        Format::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(whole)),
-        Format::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(whole)),
-        Format::Lz4 => Box::new(Lz4Frames { frames: Some(lz4_flex::frame::FrameDecoder::new(whole)) }),
-    })
-}
-
-/// All frames of an LZ4 file: the crate's decoder stops after one. It also takes a cut between
-/// two blocks for the end; the end of the archive inside is what tells then.
-struct Lz4Frames<R: BufRead> {
-    frames: Option<lz4_flex::frame::FrameDecoder<R>>,
-}
-
-impl<R: BufRead> Read for Lz4Frames<R> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        while let Some(decoder) = &mut self.frames {
-            let n = decoder.read(buf)?;
-            if n > 0 || buf.is_empty() {
-                return Ok(n);
-            }
-            let Some(decoder) = self.frames.take() else { break };
-            let mut rest = decoder.into_inner();
-            if !rest.fill_buf()?.is_empty() {
-                self.frames = Some(lz4_flex::frame::FrameDecoder::new(rest));
-            }
-        }
-        Ok(0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::{Cursor, Read};
+
     use super::*;
 
     fn compress(format: &str, data: &[u8], threads: usize) -> Vec<u8> {
@@ -278,15 +252,82 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_noticed_in_every_format() {
-        for format in ["gzip", "zstd", "xz:1", "bzip2"] {
-            let mut cut = compress(format, &data(), 1);
-            cut.truncate(cut.len() - 3);
-            assert!(decompress(cut).is_err(), "{format}");
+    fn a_cut_is_noticed_wherever_it_is() {
+        let text: Vec<u8> =
+            (0..40_000_u32).flat_map(|i| format!("{}\n", i.wrapping_mul(2_654_435_761)).into_bytes()).collect();
+        for format in ["gzip", "zstd", "xz:1", "bzip2:1", "lz4"] {
+            let one = compress(format, &text, 1);
+            let whole = [one.clone(), one.clone()].concat();
+            let ends = [one.len(), whole.len()];
+            let near = |end: usize| end.saturating_sub(40)..end + 40;
+            let cuts = (1..60).chain((60..whole.len()).step_by(509)).chain(near(ends[0])).chain(near(ends[1]));
+            for cut in cuts.filter(|cut| *cut <= whole.len()) {
+                let decoded = decompress(whole[..cut].to_vec());
+                let lines = ends.iter().position(|end| *end == cut).map(|at| at + 1);
+                // One letter may be a text of its own.
+                let is_text = cut == 1 && whole[0].is_ascii_graphic() || cut < 4 && format == "bzip2:1";
+                match (decoded, lines) {
+                    (Ok(bytes), Some(times)) => assert_eq!(bytes.len(), times * text.len(), "{format} cut at {cut}"),
+                    (Err(err), None) => {
+                        assert_eq!(err.kind(), io::ErrorKind::UnexpectedEof, "{format} cut at {cut}: {err}")
+                    }
+                    (Ok(bytes), None) => assert!(is_text && bytes == whole[..cut], "{format} cut at {cut} looks whole"),
+                    (Err(err), Some(_)) => panic!("{format} cut at {cut}, between two frames: {err}"),
+                }
+            }
         }
-        let mut cut = compress("lz4", &data(), 1);
-        cut.truncate(cut.len() / 2);
-        assert!(decompress(cut).is_err(), "lz4");
+    }
+
+    #[test]
+    fn padding_and_skippable_frames_are_passed_over() {
+        let skippable =
+            |length: usize| [&[0x5a, 0x2a, 0x4d, 0x18][..], &(length as u32).to_le_bytes(), &vec![7; length]].concat();
+        for (format, between) in [
+            ("gzip", vec![0; 100_000]),
+            ("bzip2", vec![0; 3]),
+            ("xz:1", vec![0; 8]),
+            ("zstd", skippable(12)),
+            ("lz4", [skippable(0), skippable(100_000)].concat()),
+        ] {
+            let one = compress(format, &data()[..1000], 1);
+            let packed = [&one, &between, &one, &between].concat();
+            assert_eq!(decompress(packed.clone()).unwrap().len(), 2000, "{format}");
+            if between[0] == 0x5a {
+                assert_eq!(
+                    decompress([between.clone(), packed].concat()).unwrap().len(),
+                    2000,
+                    "{format} after a skippable frame"
+                );
+                let cut = [&one, &between[..between.len() - 1]].concat();
+                assert_eq!(decompress(cut).unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "{format}");
+                assert!(decompress(between).unwrap().is_empty());
+            }
+            let trailing = [&one[..], b"trailing garbage"].concat();
+            let said = decompress(trailing).unwrap_err().to_string();
+            assert!(!said.contains("Error"), "{format}: {said}");
+        }
+        let said = decompress([skippable(3), b"text".to_vec()].concat()).unwrap_err().to_string();
+        assert_eq!(said, "neither zstd nor LZ4 data follows a skippable frame");
+    }
+
+    #[test]
+    fn only_what_is_compressed_is_taken_for_it() {
+        assert_eq!(recognise(b"BZh91AY&SY...."), Some(Format::Bzip2));
+        assert_eq!(recognise(b"BZh9\x17\x72\x45\x38\x50\x90"), Some(Format::Bzip2));
+        for text in [&b"BZh"[..], b"BZh0\x31\x41\x59", b"BZhang.jpg", b"BZh9.txt", b"(", b"", b"\x1f is not enough"] {
+            assert_eq!(recognise(text), None, "{text:?}");
+        }
+        for format in ["gzip", "zstd", "xz:1", "bzip2", "lz4"] {
+            let packed = compress(format, &data()[..1000], 1);
+            let format = format.parse::<Compression>().unwrap().format();
+            assert_eq!(recognise(&packed[..HEAD]), Some(format));
+            let mut header = tar::Header::new_ustar();
+            header.as_mut_bytes()[..10].copy_from_slice(&packed[..10]);
+            header.set_size(0);
+            header.set_cksum();
+            assert_eq!(recognise(header.as_bytes()), None, "{format} as a name");
+            assert!(!is_compressed(header.as_bytes()));
+        }
     }
 
     #[test]

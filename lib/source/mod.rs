@@ -29,7 +29,7 @@ const PIPE_BYTES: usize = 1 << 20;
 
 /// Opens a name for reading, decompressed.
 pub fn open(name: &str) -> Result<Box<dyn Read + Send>> {
-    Ok(compression::decoder(open_raw(name)?)?)
+    Ok(compression::decoder_for(path_of(name), open_raw(name)?)?)
 }
 
 /// Opens a name for reading, as it is stored.

@@ -58,6 +58,24 @@ fn the_suffix_compresses_what_is_not_compressed_yet() {
 }
 
 #[test]
+fn what_has_a_compressed_name_is_compressed_whatever_its_bytes_look_like() {
+    let folder = dir();
+    let path = folder.path();
+    std::fs::write(path.join("in.tar"), Archive::new().file("BZh91AY&SY.txt", b"x").whole()).unwrap();
+    shardrun(path, ["--run", "a", "-o", "{i}-a.tar.gz", "cat {}", "in.tar"]).ok();
+    assert_eq!(members(&bash("gzip -dc 0-a.tar.gz").cwd(path).ok()).len(), 1);
+    let other = ["--run", "b", "-o", "{i}-b.tar.gz", "zstd -qc {}", "in.tar"];
+    let said = "the pipeline writes zstd, but the name 0-b.tar.gz asks for gzip";
+    shardrun(path, other).done().status(3).stderr_has(said);
+    // What is compressed already is looked into: half of it is not an output.
+    let cut = ["--run", "c", "-o", "{i}-c.tar.gz", "gzip -c {} | head -c 60", "in.tar"];
+    shardrun(path, cut).done().status(3).stderr_has("the compressed data is cut off");
+    let cut = ["--run", "d", "-o", "{i}-d.txt.gz", "seq 1000 | gzip -c | head -c 600", "in.tar"];
+    shardrun(path, cut).done().status(3).stderr_has("the compressed data is cut off");
+    assert_eq!(outputs(path), ["0-a.tar.gz", "a", "b", "c", "d", "in.tar"]);
+}
+
+#[test]
 fn sinks_of_every_kind_take_outputs() {
     let folder = dir();
     let path = folder.path();

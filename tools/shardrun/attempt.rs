@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rustix::process::{Pid, Signal, test_kill_process_group};
 use tarpipe::child::{exit_of, wait_readable};
-use tarpipe::compression::Compression;
+use tarpipe::compression::{self, Compression};
 use tarpipe::process;
 use tarpipe::signals;
 use tarpipe::sink::{Options, Sink};
@@ -189,15 +189,15 @@ impl<'a> Target<'a> {
     /// Takes all of `stdout`.
     fn fill(self, stdout: ChildStdout, deadline: Option<Instant>) -> Result<Option<Filled>, Failure> {
         let mut input = Timed { stdout: stdout.into(), deadline };
-        let mut head = Vec::with_capacity(512);
-        let read = (&mut input).take(512).read_to_end(&mut head);
+        let mut head = Vec::with_capacity(compression::HEAD);
+        let read = (&mut input).take(compression::HEAD as u64).read_to_end(&mut head);
         read.map_err(|err| unreadable(&err))?;
         let mut sink = match self.sink {
             Some(sink) => sink,
-            None => open_sink(self.name, Compression::recognises(&head))?,
+            None => open_sink(self.name, is_packed(self.name, &head)?)?,
         };
         sink.write_all(&head).map_err(|err| unwritable(&err))?;
-        match samples::copy(head, input, sink) {
+        match samples::copy(head, input, sink, is_archive(self.name)) {
             Ok((samples, sink)) => Ok(Some(Filled { sink, samples, name: self.name.to_owned() })),
             Err(samples::Broken::Input(err)) => Err(unreadable(&err)),
             Err(samples::Broken::Output(err)) => Err(unwritable(&err)),
@@ -208,6 +208,20 @@ impl<'a> Target<'a> {
 fn open_sink(name: &str, as_is: bool) -> Result<Sink, Failure> {
     let sink = if as_is { Sink::create_as_is(name) } else { Sink::create(name, Options::default()) };
     sink.map_err(|err| Failure::new("output", format!("{err:#}")))
+}
+
+/// Whether the pipeline has compressed its output as the name asks for. All else is compressed on its way, but not
+/// what is compressed in another way: nobody expects to unpack a file twice.
+fn is_packed(name: &str, head: &[u8]) -> Result<bool, Failure> {
+    let Some(asked) = Compression::by_suffix(name).map(Compression::format) else { return Ok(false) };
+    if !compression::is_compressed(head) {
+        return Ok(false);
+    }
+    if asked.may_start_with(head) {
+        return Ok(true);
+    }
+    let found = compression::recognise(head).map_or_else(|| "zstd or lz4".into(), |format| format.to_string());
+    Err(Failure::new("output", format!("the pipeline writes {found}, but the name {name} asks for {asked}")))
 }
 
 fn unreadable(err: &io::Error) -> Failure {

@@ -4,6 +4,7 @@ use std::io::{self, Cursor, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tarpipe::archive::Reader;
+use tarpipe::compression;
 use tarpipe::sink::Sink;
 use tarpipe::stream::Stream;
 
@@ -28,14 +29,23 @@ pub enum Broken {
     Output(io::Error),
 }
 
-/// Copies all of `input` to `sink`, which has `head` already, and counts samples if it is a plain
-/// archive. Hands the sink back when all is in it.
-pub fn copy<R: Read + Send + 'static>(head: Vec<u8>, input: R, sink: Sink) -> Result<(Count, Sink), Broken> {
+/// Copies all of `input` to `sink`, which has `head` already, and counts samples if it is an archive. What is
+/// compressed is decompressed to see whether it is whole; it `should_be_archive` where its name says so. Hands the
+/// sink back when all is in it.
+pub fn copy<R: Read + Send + 'static>(
+    head: Vec<u8>,
+    input: R,
+    sink: Sink,
+    should_be_archive: bool,
+) -> Result<(Count, Sink), Broken> {
     let tee = Shared(Arc::new(Mutex::new(Tee { input, sink, broken: None })));
+    let whole = |head| Box::new(Cursor::new(head).chain(tee.clone()));
     let count = if head.is_empty() {
         Count::Empty
     } else if is_tar(&head) {
-        count(Reader::new(Box::new(Cursor::new(head).chain(tee.clone())), false))
+        count(Reader::new(whole(head), false))
+    } else if compression::is_compressed(&head) {
+        count_packed(whole(head), should_be_archive)
     } else {
         Count::Other
     };
@@ -58,6 +68,18 @@ fn count(reader: Reader) -> Count {
             Ok(None) => return Count::Whole(samples),
             Err(err) => return Count::Damaged(format!("{err:#}")),
         }
+    }
+}
+
+fn count_packed(packed: Box<dyn Read + Send>, should_be_archive: bool) -> Count {
+    let decoded = match compression::decoder(packed) {
+        Ok(mut decoded) if !should_be_archive => io::copy(&mut decoded, &mut io::sink()).map(|_| None),
+        decoded => decoded.map(Some),
+    };
+    match decoded {
+        Ok(Some(archive)) => count(Reader::new(archive, false)),
+        Ok(None) => Count::Other,
+        Err(err) => Count::Damaged(format!("the output: {err}")),
     }
 }
 

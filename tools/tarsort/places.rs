@@ -48,9 +48,9 @@ impl Files {
                 let found = file.metadata()?;
                 let mut head = Vec::new();
                 if found.is_file() {
-                    (&mut file).take(6).read_to_end(&mut head)?;
+                    (&mut file).take(compression::HEAD as u64).read_to_end(&mut head)?;
                 }
-                let is_plain = found.is_file() && compression::recognise(&head).is_none();
+                let is_plain = found.is_file() && !compression::is_compressed(&head);
                 Ok(is_plain.then_some((file, found)))
             };
             match open().with_context(|| name.clone())? {
