@@ -22,6 +22,7 @@ mod img2dataset;
 mod kills;
 mod manual;
 mod old_kernel;
+mod outputs;
 mod scripts;
 mod shardrun;
 #[cfg(feature = "stores")]

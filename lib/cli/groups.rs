@@ -87,7 +87,7 @@ pub struct Output {
     /// Write to NAME: a path, s3://, gs://, az://, http(s):// (PUT), pipe:COMMAND, - for stdout
     ///
     /// A file or object appears under its name only when it is complete. The suffix selects the compression.
-    #[arg(short, long, value_name = "NAME", default_value = "-")]
+    #[arg(short, long, value_name = "NAME", default_value = "-", value_parser = output_name)]
     pub output: String,
 
     #[command(flatten)]
@@ -127,10 +127,15 @@ impl Output {
 
 /// A usage error when `name` is stdout and stdout is a terminal.
 pub fn refuse_terminal(name: &str) -> Result<()> {
-    if name == "-" && stdout().is_terminal() {
+    if sink::is_stdout(name) && stdout().is_terminal() {
         bail!(Usage("stdout is a terminal: use -o FILE or a pipe".into()));
     }
     Ok(())
+}
+
+/// A name of an output, for flags: a mistake in it is found before the run, not at its end.
+pub fn output_name(name: &str) -> Result<String, String> {
+    sink::check_name(name).map(|()| name.to_owned())
 }
 
 /// How much runs at once.

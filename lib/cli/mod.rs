@@ -5,7 +5,7 @@ mod groups;
 mod samples;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -20,9 +20,9 @@ use crate::pool::Bug;
 use crate::progress;
 use crate::report::{MaxFailures, Tally};
 use crate::signals;
-use crate::sink::ReaderLeft;
+use crate::sink::{self, ReaderLeft};
 
-pub use groups::{Held, Input, Output, Packing, Parallel, Talk, expect_bytes, refuse_terminal};
+pub use groups::{Held, Input, Output, Packing, Parallel, Talk, expect_bytes, output_name, refuse_terminal};
 pub use samples::{Samples, SharedTally};
 
 /// How a run that came to its end went.
@@ -71,7 +71,9 @@ pub fn main<A: Parser>(run: fn(A) -> Result<Outcome>) -> ExitCode {
 
 fn run_with_flags<A: Parser>(run: fn(A) -> Result<Outcome>) -> Result<ExitCode> {
     if let Some(kind) = asked_to_generate() {
-        man::generate(&kind, command::<A>(), &mut io::stdout())?;
+        let mut text = Vec::new();
+        man::generate(&kind, command::<A>(), &mut text)?;
+        sink::write_bytes("-", &text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let args = match keep_braces(command::<A>()).try_get_matches() {
@@ -130,7 +132,7 @@ fn misuse(err: &clap::Error) -> Result<ExitCode> {
     if matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let text = err.render();
         let text = if io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() };
-        _ = io::stdout().write_all(text.as_bytes());
+        sink::write_text("-", &text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let text = err.to_string();

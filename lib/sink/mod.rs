@@ -4,6 +4,7 @@
 //! a temporary name, synced and renamed; objects are completed; a command gets its end of input,
 //! and its status counts. A sink dropped unfinished leaves nothing behind.
 
+mod descriptor;
 mod existing;
 mod file;
 mod put;
@@ -14,7 +15,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ChildStdin;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 
 use crate::compression::{Compression, Encoder};
 use crate::digest::Digest;
@@ -23,6 +24,7 @@ use crate::source;
 #[cfg(feature = "stores")]
 use crate::store;
 
+use descriptor::Descriptor;
 pub use existing::existing;
 #[cfg(feature = "stores")]
 pub(crate) use file::unique;
@@ -53,8 +55,13 @@ pub struct Options {
 
 /// Writes a small text, such as an index, under `name`: whole or not at all.
 pub fn write_text(name: &str, text: &str) -> Result<()> {
+    write_bytes(name, text.as_bytes())
+}
+
+/// The same for any bytes.
+pub fn write_bytes(name: &str, bytes: &[u8]) -> Result<()> {
     let mut sink = Sink::create(name, Options::default())?;
-    sink.write_all(text.as_bytes())?;
+    sink.write_all(bytes)?;
     sink.finish().map(drop)
 }
 
@@ -207,7 +214,8 @@ enum Place {
 
 impl Place {
     fn create(name: &str) -> Result<Self> {
-        if name == "-" {
+        check_name(name).map_err(Error::msg)?;
+        if is_stdout(name) {
             let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
             source::widen_pipe(&stdout);
             return Ok(Place::Stdout(stdout));
@@ -226,10 +234,14 @@ impl Place {
         }
     }
 
-    /// A device or a fifo is written to; everything else gets a temporary name first.
+    /// A descriptor, a device or a fifo is written to; everything else gets a temporary name first.
     fn of_path(path: &Path) -> Result<Self> {
+        if let Some(Descriptor::Other(path)) = Descriptor::of(path) {
+            let file = descriptor::open(&path)?;
+            source::note_output(&file)?;
+            return Ok(Place::Device(file));
+        }
         match std::fs::metadata(path) {
-            Ok(found) if found.is_dir() => bail!("is a directory"),
             Ok(found) if !found.is_file() => Ok(Place::Device(File::options().write(true).open(path)?)),
             _ => Ok(Place::File(Temporary::create(path)?)),
         }
@@ -254,6 +266,28 @@ impl Place {
 fn command_of(name: &str) -> Option<String> {
     let script = name.strip_prefix("pipe:").or_else(|| name.strip_prefix('|'));
     script.map(str::to_owned).or_else(|| source::command_for("GCREATE", name))
+}
+
+/// Whether what is written to a name goes to our own stdout: `-`, `/dev/stdout`, `/dev/fd/1` or a link to one of them.
+pub fn is_stdout(name: &str) -> bool {
+    let is_descriptor = || Descriptor::of(source::path_of(name).as_ref()) == Some(Descriptor::Stdout);
+    name == "-" || (!is_command(name) && source::is_path(name) && is_descriptor())
+}
+
+/// Says why nothing can be written under a name, where the name alone shows it: it is empty, or that of a directory.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let path = source::path_of(name);
+    if path.is_empty() {
+        return Err("an output needs a name".into());
+    }
+    if is_command(name) || !source::is_path(name) {
+        return Ok(());
+    }
+    match Path::new(path).is_dir() {
+        true => Err("is a directory".into()),
+        false if path.ends_with('/') => Err("names a directory, not a file".into()),
+        false => Ok(()),
+    }
 }
 
 /// Whether a name is a command that gets what is written, whatever the environment says of its scheme.

@@ -12,6 +12,8 @@ mod version;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail};
 
@@ -147,6 +149,7 @@ pub(crate) fn no_client(variable: &str, scheme: &str) -> String {
 
 fn stdin() -> Result<Box<dyn Read + Send>> {
     let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    refuse_output(&stdin)?;
     widen_pipe(&stdin);
     Ok(Box::new(stdin))
 }
@@ -163,7 +166,40 @@ fn open_file(path: &str) -> Result<File> {
     if file.metadata()?.is_dir() {
         bail!("is a directory");
     }
+    refuse_output(&file)?;
     Ok(file)
+}
+
+/// Files other than stdout that are written to in place.
+static OUTPUTS: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
+
+/// Device and inode of a regular file.
+type FileId = (u64, u64);
+
+/// Remembers a file that is written to in place, so that it is not read as well.
+pub(crate) fn note_output(file: &File) -> Result<()> {
+    OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner).extend(file_id(file)?);
+    Ok(())
+}
+
+/// An error when `file` is what the run writes to: it would read its own output, without end.
+pub fn refuse_output(file: &File) -> Result<()> {
+    let Some(id) = file_id(file)? else { return Ok(()) };
+    let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let is_output =
+        file_id(&stdout)? == Some(id) || OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner).contains(&id);
+    if !is_output {
+        return Ok(());
+    }
+    if file.metadata()?.len() == 0 {
+        bail!("is also the output, and the shell has emptied it (use -o, which replaces a file when it is whole)");
+    }
+    bail!("is also the output (use -o, which replaces a file when it is whole)");
+}
+
+fn file_id(file: &File) -> Result<Option<FileId>> {
+    let found = file.metadata()?;
+    Ok(found.is_file().then(|| (found.dev(), found.ino())))
 }
 
 /// Asks for a larger buffer if this is a pipe. Refusal costs only speed.

@@ -215,7 +215,7 @@ pub struct Args {
     pub pass_failed: bool,
 
     /// Write counts and rates to FILE as JSON, every 5 s and at the end
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = cli::output_name)]
     pub stats: Option<String>,
 
     /// Exit with status 3 when more than N rows fail, or P% of them; without it, when all do

@@ -5,7 +5,6 @@ mod keys;
 mod shard;
 mod verdict;
 
-use std::io::{Write, stdout};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,7 +15,7 @@ use tarpipe::index;
 use tarpipe::messages;
 use tarpipe::pool::{self, Limits};
 use tarpipe::report::counted;
-use tarpipe::sink::{self, ReaderLeft};
+use tarpipe::sink;
 use tarpipe::source;
 
 use keys::Ledger;
@@ -52,7 +51,7 @@ struct Args {
     index: bool,
 
     /// Write an index of all shards in WIDS' JSON format, with counts and SHA-256
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = cli::output_name)]
     wids: Option<String>,
 
     /// Describe at most N faults a shard; 0 is all. All are counted
@@ -148,7 +147,7 @@ fn write_indexes(args: &Args, verdicts: &[Verdict]) -> Result<()> {
 
 fn print(args: &Args, verdicts: &[Verdict]) -> Result<()> {
     let text = if args.json { format!("{:#}\n", json(verdicts)) } else { table(verdicts) };
-    stdout().write_all(text.as_bytes()).map_err(|_| ReaderLeft)?;
+    sink::write_text("-", &text)?;
     for verdict in verdicts {
         verdict.findings.iter().for_each(|finding| messages::error(&finding.line(&verdict.shard)));
         let more = verdict.faults - verdict.findings.len() as u64;

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use tarpipe::cli::{Held, Input, Parallel, Talk, Usage};
+use tarpipe::cli::{self, Held, Input, Parallel, Talk, Usage};
 use tarpipe::select::Select;
 use tarpipe::slice::Slice;
 
@@ -55,7 +55,7 @@ pub struct Args {
     ///
     /// A column whose values are all numbers or all booleans has that type; binary fields are
     /// bytes, lists and objects are JSON text.
-    #[arg(long, value_name = "FILE", group = "view", requires = "fields")]
+    #[arg(long, value_name = "FILE", group = "view", requires = "fields", value_parser = cli::output_name)]
     pub parquet: Option<String>,
 
     /// Write the bytes of FIELD from the first sample that has it
@@ -71,7 +71,7 @@ pub struct Args {
     pub extract: Option<String>,
 
     /// Draw a contact sheet of N samples to FILE, a .jpg or a .png
-    #[arg(long, value_name = "FILE", groups = ["view", "pictures"])]
+    #[arg(long, value_name = "FILE", groups = ["view", "pictures"], value_parser = cli::output_name)]
     pub sheet: Option<String>,
 
     /// Show thumbnails in the terminal
@@ -85,7 +85,7 @@ pub struct Args {
     /// Write a page about all samples to FILE: counts, fields, histograms, a gallery
     ///
     /// The page holds all that it shows and asks for nothing from any network.
-    #[arg(long, value_name = "FILE", groups = ["view", "pictures"])]
+    #[arg(long, value_name = "FILE", groups = ["view", "pictures"], value_parser = cli::output_name)]
     pub html: Option<String>,
 
     /// Choose fields, and values inside JSON fields: 'cls json.url json.size.0'
@@ -147,7 +147,7 @@ pub struct Args {
     /// Write what goes to stdout to NAME
     ///
     /// A file appears under its name only when it is whole. The suffix chooses the compression.
-    #[arg(short, long, value_name = "NAME", default_value = "-", conflicts_with_all = ["parquet", "extract", "sheet", "html"])]
+    #[arg(short, long, value_name = "NAME", default_value = "-", conflicts_with_all = ["parquet", "extract", "sheet", "html"], value_parser = cli::output_name)]
     pub output: String,
 
     #[command(flatten)]

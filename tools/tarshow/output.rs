@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write, stdout};
 
 use anyhow::Result;
-use tarpipe::sink::{Options, Sink};
+use tarpipe::sink::{self, Options, Sink};
 
 /// Gathers small pieces; a file appears under its name only after [`Output::finish`].
 pub struct Output {
@@ -36,7 +36,7 @@ impl Output {
 
 /// Whether what is written to `name` is seen as it is.
 pub fn is_terminal(name: &str) -> bool {
-    name == "-" && stdout().is_terminal()
+    sink::is_stdout(name) && stdout().is_terminal()
 }
 
 /// How many columns the terminal behind stdout has.

@@ -48,6 +48,7 @@ impl Files {
                 let found = file.metadata()?;
                 let mut head = Vec::new();
                 if found.is_file() {
+                    source::refuse_output(&file)?;
                     (&mut file).take(compression::HEAD as u64).read_to_end(&mut head)?;
                 }
                 let is_plain = found.is_file() && !compression::is_compressed(&head);

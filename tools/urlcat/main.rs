@@ -145,7 +145,7 @@ struct Args {
     skip_bad: bool,
 
     /// Write to NAME: a path, an http(s):// URL (PUT), pipe:COMMAND, - for stdout
-    #[arg(short, long, value_name = "NAME", default_value = "-")]
+    #[arg(short, long, value_name = "NAME", default_value = "-", value_parser = cli::output_name)]
     output: String,
 
     #[command(flatten)]

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use tarpipe::cli::Outcome;
 use tarpipe::secret::mask;
+use tarpipe::sink::{Options, Sink};
 
 use crate::engine;
 use crate::folder::Folder;
@@ -52,12 +53,12 @@ fn print(survey: &Survey, index: u64, is_asked: bool) -> Result<()> {
         .as_ref()
         .and_then(|record| record.message.as_deref())
         .map_or_else(String::new, |what| format!(": {what}"));
-    let mut out = io::stdout().lock();
+    let mut out = Sink::create("-", Options::default())?;
     writeln!(out, "==> item {index} ({}){what}", mask(&survey.items.value(index)))?;
     if let Some(mut said) = said {
         io::copy(&mut said, &mut out)?;
     }
-    Ok(())
+    out.finish().map(drop)
 }
 
 /// The last line that an item said.
