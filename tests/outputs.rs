@@ -126,3 +126,23 @@ fn a_name_that_cannot_be_written_is_refused_before_anything_is_read() {
     }
     assert_eq!(list(folder.path()), ["in.tar", "in.txt", "there"]);
 }
+
+#[test]
+fn a_closed_stdin_or_stdout_is_not_an_empty_one() {
+    let folder = folder();
+    std::fs::write(folder.path().join("empty"), "").unwrap();
+    for (name, args) in writers() {
+        let script = "exec \"$@\" >&-";
+        let done = bash(script).args(["-", name]).args(&args).cwd(folder.path()).done();
+        let said = done.stderr_text();
+        assert_eq!(done.status_code(), 1, "{name} {args:?}: {said}");
+        assert!(said.contains("stdout: Bad file descriptor"), "{name} {args:?}: {said}");
+    }
+    for script in ["tarcat <&-", "urlcat <&-"] {
+        bash(script).done().status(1).stderr_has("stdin: Bad file descriptor");
+    }
+    // Who needs neither is not disturbed, nor is who asks for no output.
+    bash("tarcat -o out.tar in.tar <&- >&- 2>&-").cwd(folder.path()).ok();
+    assert!(folder.path().join("out.tar").exists());
+    bash("tarcat in.tar 1<>/dev/null && tarcheck in.tar > /dev/null").cwd(folder.path()).ok();
+}
