@@ -1,13 +1,28 @@
 """What goes into the pipelines: made once, the same for the same seed, small."""
 
+import base64
 import io
 import json
 import random
 import subprocess
 import tarfile
 
-ARCHIVES, SAMPLES, PICTURES, VIDEOS = 6, 14, 48, 3
+ARCHIVES, SAMPLES, PICTURES, PHOTOS, VIDEOS = 6, 14, 48, 36, 3
 FIELDS = ["txt", "json", "bin"]
+# A test picture of 24x20, by ffmpeg.
+JPEG = base64.b64decode(
+    "/9j/4AAQSkZJRgABAgAAAQABAAD//gAQTGF2YzU5LjM3LjEwMAD/2wBDAAgYGBwYHCEhISEhISckJygoKCcnJycoKCgrKyszMzMrKysoKCsrMD"
+    "AzMzc5NzQ0MzQ5OTw8PEhIRUVUVFdnZ3z/xAGiAAABBQEBAQEBAQAAAAAAAAAAAQIDBAUGBwgJCgsBAAMBAQEBAQEBAQEAAAAAAAABAgMEBQYH"
+    "CAkKCxAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIhMUEGE1FhByJxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRolJicoKSo0NTY3ODk6Q0RFRk"
+    "dISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhIWGh4iJipKTlJWWl5iZmqKjpKWmp6ipqrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi"
+    "4+Tl5ufo6erx8vP09fb3+Pn6EQACAQIEBAMEBwUEBAABAncAAQIDEQQFITEGEkFRB2FxEyIygQgUQpGhscEJIzNS8BVictEKFiQ04SXxFxgZGi"
+    "YnKCkqNTY3ODk6Q0RFRkdISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqCg4SFhoeIiYqSk5SVlpeYmZqio6Slpqeoqaqys7S1tre4ubrCw8TF"
+    "xsfIycrS09TV1tfY2dri4+Tl5ufo6ery8/T19vf4+fr/wAARCAAUABgDASIAAhEAAxEA/9oADAMBAAIRAxEAPwDy4+a0hVOwz2wABySTwB9a17"
+    "yS6uGRXO4qGYfcAC8ZbcMLjjrmpIiD5643E+WQvQsF5IH4fjWzIV8jytuW+95WeSofcVz67e33vauOpi5zrwnazi3y63cVNatO6sls9lpufRVK"
+    "S5pxcm7X+bTfu7PX8fIwluLmEkbsZAPRCCOxBwQR9Ksfbrn/AJ6f+Op/8TSOcCBRhGUscE/c3Nldx+nrz61q75/+fiH81/8Aia7fbTkrt9+r6O"
+    "1+u++58jiKMJ1puS5npq4pv4Vu209Njh3/ANY34fyqrP8Aw/j/AEq0/wDrG/D+VVZ/4fx/pXFR+OHp/wC2ns4j+PW/xD071ZqsnerNey9zwa38"
+    "R/L8j//Z"
+)
 
 
 class Corpus:
@@ -30,6 +45,8 @@ class Corpus:
             self.web[f"{number}.ppm"] = picture(rng)
         # Shards of it are sent in parts.
         (home / "large.tar").write_bytes(make_archive("L", 11, lambda: {"bin": rng.randbytes(2_000_000)}))
+        photos = (photo(rng, number % 3 == 0) for number in range(PHOTOS))
+        (home / "photos.tar").write_bytes(make_archive("P", PHOTOS, lambda: {"jpg": next(photos)}))
         if with_videos:
             make_videos(home)
 
@@ -64,6 +81,14 @@ def picture(rng):
     width, height = rng.randrange(40, 90), rng.randrange(40, 90)
     row = rng.randbytes(3 * width)
     return b"P6 %d %d 255\n" % (width, height) + row * height
+
+
+def photo(rng, is_damaged):
+    """A JPEG, whole or with a wrong byte in its tables, after which a decoder cannot be used again."""
+    data = bytearray(JPEG)
+    if is_damaged:
+        data[data.index(b"\xff\xc4") + 5] = rng.randrange(100, 256)
+    return bytes(data)
 
 
 def make_videos(home):

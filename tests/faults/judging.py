@@ -95,6 +95,22 @@ def judge(case, ended):
     return problems, "lost"
 
 
+def changed_by_others(reference, archive, command):
+    """Samples that have another result among others than alone, where the command gets nothing else."""
+    changed = []
+    with tarfile.open(archive) as samples:
+        for member in samples:
+            one = io.BytesIO()
+            with tarfile.open(fileobj=one, mode="w", format=tarfile.USTAR_FORMAT) as out:
+                out.addfile(member, samples.extractfile(member))
+            made = subprocess.run([str(word) for word in command], input=one.getvalue(), capture_output=True).stdout
+            alone = members({"alone.tar": made}, None)
+            key = keys([member.name])
+            together = {name: found for name, found in reference.members.items() if keys([name]) == key}
+            changed += sorted(key) if alone != together else []
+    return changed
+
+
 def bugs(ended):
     for tool, text in ended.said.items():
         if BUG.search(text):

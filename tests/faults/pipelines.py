@@ -17,6 +17,7 @@ class Pipeline:
     needs: str = ""  # a program that must be there
     rows: list = field(default_factory=list)  # stages whose output has no end mark: JSON lines
     stored: bool = False  # in an object store, not in `out`
+    alone: str = ""  # an archive of the corpus: each of its samples has the result that it has alone
 
     def tools(self, place):
         return [words[0] for words in self.stages(place)] + self.inner
@@ -87,6 +88,14 @@ def create(place):
     ]
 
 
+def photos(place):
+    return [
+        ["tarcat", place.corpus / "photos.tar"],
+        ["tarresize", "-s", 10, "-p", 2],
+        ["tarsplit", "-n", 5, "-o", place.out / "{shard:03}.tar"],
+    ]
+
+
 def video(place):
     return [
         ["tarcreate", "--dir", place.corpus / "videos"],
@@ -111,6 +120,7 @@ ALL = [
     Pipeline("shardrun", shards, inner=["tarcat", "tarproc"]),
     Pipeline("sort", sort),
     Pipeline("create", create),
+    Pipeline("photos", photos, alone="photos.tar"),
     Pipeline("video", video, needs="ffmpeg"),
     Pipeline("store", store, faults=[*SIGNALS, "short", "fds", "procs", *NETWORK], stored=True),
 ]

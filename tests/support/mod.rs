@@ -177,6 +177,17 @@ impl Done {
     }
 }
 
+/// Runs a tool in a folder and gives the most memory, in bytes, that it or any one of its children took.
+pub fn peak_memory(folder: impl AsRef<Path>, name: &str, args: &str) -> u64 {
+    let script = "import resource, subprocess, sys\n\
+        subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n\
+        print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).arg(tool(name)).args(args.split_whitespace()).current_dir(folder);
+    let said = command.output().unwrap().stdout;
+    String::from_utf8(said).unwrap().trim().parse::<u64>().unwrap() << 10
+}
+
 /// An exit status as a shell shows it.
 pub fn status(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))

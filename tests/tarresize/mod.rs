@@ -3,6 +3,7 @@
 mod colors;
 mod fields;
 pub mod hostile;
+mod independence;
 mod sizes;
 mod streams;
 

@@ -6,7 +6,7 @@ use image::{ExtendedColorType, ImageEncoder, ImageFormat};
 
 use crate::failure::{Code, Failure};
 use crate::head::Kind;
-use crate::jpeg::{self, Codec, Settings};
+use crate::jpeg::{self, Settings, codec};
 use crate::picture::{Layout, Picture};
 
 /// The formats that are written.
@@ -80,16 +80,10 @@ pub struct Quality {
 }
 
 /// The file of a picture. JPEG takes no alpha: the caller has laid it over a background.
-pub fn encode(
-    picture: Picture,
-    format: Format,
-    quality: &Quality,
-    metadata: Metadata,
-    codec: &mut Codec,
-) -> Result<Vec<u8>, Failure> {
+pub fn encode(picture: Picture, format: Format, quality: &Quality, metadata: Metadata) -> Result<Vec<u8>, Failure> {
     match format {
         Format::Jpg => {
-            let bytes = codec.encode(&picture, &quality.jpeg)?;
+            let bytes = codec::encode(&picture, &quality.jpeg)?;
             Ok(jpeg::with_metadata(bytes, metadata.exif.as_deref(), metadata.icc.as_deref()))
         }
         Format::Png => png(&picture, quality.png, metadata),
@@ -178,7 +172,6 @@ mod tests {
 
     #[test]
     fn every_format_keeps_size_and_metadata() {
-        let mut codec = Codec::new().unwrap();
         let jpeg = Settings { quality: 90, subsampling: Subsampling::Half, progressive: false };
         let quality = Quality { jpeg, webp: 80, png: 6 };
         let icc = moxcms::ColorProfile::new_display_p3().encode().unwrap();
@@ -193,7 +186,7 @@ mod tests {
         ] {
             let metadata = Metadata { exif: Some(exif.clone()), icc: Some(icc.clone()) };
             let picture = Picture::new(Size::new(33, 21), layout);
-            let bytes = encode(picture, format, &quality, metadata, &mut codec).unwrap();
+            let bytes = encode(picture, format, &quality, metadata).unwrap();
             let head = head::read(&bytes).unwrap();
             assert!(format.is(head.kind));
             assert_eq!((head.size, head.orientation.to_exif()), (Size::new(33, 21), 6), "{format:?} {layout:?}");

@@ -1,6 +1,7 @@
 //! One image from bytes to bytes: the shortest way that its kind and the options allow.
 
 use image::metadata::Orientation;
+use tarpipe::guard::guarded;
 
 use crate::blur::{self, Box};
 use crate::color::Profiles;
@@ -9,7 +10,7 @@ use crate::encode::{self, Format};
 use crate::failure::Failure;
 use crate::head;
 use crate::job::Job;
-use crate::jpeg::{self, Codec, Decoded, Planes, Subsampling};
+use crate::jpeg::{self, Decoded, Planes, Subsampling, codec};
 use crate::markers::Color;
 use crate::options::{Icc, Options, Orient};
 use crate::orient;
@@ -31,9 +32,10 @@ pub struct Done {
     pub exif: Option<Vec<u8>>,
 }
 
-/// The engines and buffers of one thread.
+/// What one thread keeps from image to image. None of it may show in a result: buffers are written before they are read,
+/// and transforms depend on nothing but the profile that they are kept under. Codecs are not kept at all.
+#[derive(Default)]
 pub struct Engine {
-    codec: Codec,
     resampler: Resampler,
     profiles: Profiles,
     decoded: Planes,
@@ -41,18 +43,18 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub fn new() -> Result<Self, Failure> {
-        let (resampler, profiles) = (Resampler::default(), Profiles::default());
-        Ok(Self { codec: Codec::new()?, resampler, profiles, decoded: Planes::default(), scaled: Planes::default() })
-    }
-
-    /// Processes one image; `boxes` are blurred.
+    /// Processes one image; `boxes` are blurred. A panic of a decoder is a failure of its image.
+    ///
+    /// What a failed image leaves behind is thrown away: nobody has said how far it got.
     pub fn process(&mut self, bytes: &[u8], boxes: &[Box], options: &Options) -> Result<Done, Failure> {
-        let head = head::read(bytes)?;
+        let head = guarded(|| head::read(bytes)).unwrap_or_else(gave_up)?;
         let job = Job::new(bytes, &head, boxes, options)?;
         let (size, original, format) = (job.plan.output, job.original(), job.format);
-        let bytes = self.run(&job)?;
-        Ok(Done { bytes, written: None, size, original, format, exif: head.exif })
+        let result = guarded(|| self.run(&job)).unwrap_or_else(gave_up);
+        if result.is_err() {
+            *self = Engine::default();
+        }
+        Ok(Done { bytes: result?, written: None, size, original, format, exif: head.exif })
     }
 
     fn run(&mut self, job: &Job) -> Result<Option<Vec<u8>>, Failure> {
@@ -61,12 +63,12 @@ impl Engine {
             return Ok(None);
         }
         if self.can_use_planes(job) && self.planes(job)? {
-            let jpeg = self.codec.encode_planes(&self.scaled, &job.options.quality.jpeg)?;
+            let jpeg = codec::encode_planes(&self.scaled, &job.options.quality.jpeg)?;
             let metadata = job.metadata();
             return Ok(Some(jpeg::with_metadata(jpeg, metadata.exif.as_deref(), metadata.icc.as_deref())));
         }
         let picture = self.pixels(job)?;
-        encode::encode(picture, job.format, &job.options.quality, job.metadata(), &mut self.codec).map(Some)
+        encode::encode(picture, job.format, &job.options.quality, job.metadata()).map(Some)
     }
 
     /// Whether the bytes already are what they shall become.
@@ -92,7 +94,7 @@ impl Engine {
     /// Decodes for nothing but the certainty that it can be done.
     fn verify(&mut self, job: &Job) -> Result<(), Failure> {
         let shrink =
-            if Codec::HAS_PLANES && job.head.jpeg.as_ref().is_some_and(|jpeg| jpeg.is_baseline_dct) { 8 } else { 1 };
+            if codec::HAS_PLANES && job.head.jpeg.as_ref().is_some_and(|jpeg| jpeg.is_baseline_dct) { 8 } else { 1 };
         self.decode(job, shrink).map(drop)
     }
 
@@ -100,7 +102,7 @@ impl Engine {
         let Decoded { picture, damage } = match &job.head.jpeg {
             Some(markers) => {
                 job.tolerate((!markers.whole).then(|| Failure::truncated("no end marker")))?;
-                self.codec.pixels(job.bytes, markers, shrink)?
+                codec::pixels(job.bytes, markers, shrink)?
             }
             None => decode::decode(job.bytes, job.head)?,
         };
@@ -120,7 +122,7 @@ impl Engine {
         let straight = job.orientation == Orientation::NoTransforms;
         // A border that begins between two chroma samples would smear over the edge.
         let (left, top) = job.plan.pad();
-        Codec::HAS_PLANES
+        codec::HAS_PLANES
             && job.format == Format::Jpg
             && markers.is_baseline_dct
             && (markers.color == Color::YCbCr || (markers.color == Color::Gray && !job.options.force_rgb))
@@ -136,7 +138,7 @@ impl Engine {
         let whole = job.head.jpeg.as_ref().is_some_and(|markers| markers.whole);
         job.tolerate((!whole).then(|| Failure::truncated("no end marker")))?;
         let shrink = job.shrink();
-        let (has_planes, damage) = self.codec.planes(job.bytes, shrink, &mut self.decoded)?;
+        let (has_planes, damage) = codec::planes(job.bytes, shrink, &mut self.decoded)?;
         if !has_planes {
             return Ok(false);
         }
@@ -168,4 +170,8 @@ impl Engine {
         picture = picture.padded(job.plan.output, job.plan.pad());
         Ok(if options.force_rgb { picture.colored() } else { picture })
     }
+}
+
+fn gave_up<T>() -> Result<T, Failure> {
+    Err(Failure::decode("the decoder gave up on it"))
 }

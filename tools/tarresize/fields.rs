@@ -1,7 +1,6 @@
 //! Which members of a sample are images, what they are called afterwards, and what its JSON says about them.
 
 use serde_json::{Map, Value, json};
-use tarpipe::guard::guarded;
 use tarpipe::sample::{Member, Sample};
 
 use crate::blur::{self, Box};
@@ -38,10 +37,7 @@ impl Work {
         let mut images: Vec<Image> = Vec::new();
         for &i in &chosen {
             let Member { field, data, .. } = &sample.members[i];
-            let result = boxes.clone().and_then(|boxes| {
-                let processed = guarded(|| engine.process(data, &boxes, &self.options));
-                processed.unwrap_or_else(|| Err(Failure::decode("the decoder gave up on it")))
-            });
+            let result = boxes.clone().and_then(|boxes| engine.process(data, &boxes, &self.options));
             images.push(Image { field: field.clone(), result });
         }
         if images.is_empty() {

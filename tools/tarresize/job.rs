@@ -7,7 +7,7 @@ use crate::blur::Box;
 use crate::encode::{Format, Metadata};
 use crate::failure::{Code, Failure};
 use crate::head::Head;
-use crate::jpeg::Codec;
+use crate::jpeg::codec;
 use crate::options::{Icc, Options, Orient};
 use crate::orient;
 use crate::resample::Filter;
@@ -49,7 +49,7 @@ impl<'a> Job<'a> {
     /// How much a JPEG is scaled while it is decoded: a power of two that leaves at least twice the target.
     pub fn shrink(&self) -> u32 {
         let dct = self.head.jpeg.as_ref().is_some_and(|jpeg| jpeg.is_baseline_dct);
-        if !dct || !Codec::HAS_PLANES || self.options.down == Filter::Nearest {
+        if !dct || !codec::HAS_PLANES || self.options.down == Filter::Nearest {
             return 1;
         }
         let stored = orient::oriented_size(self.plan.scaled, self.orientation);

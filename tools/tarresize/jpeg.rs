@@ -10,9 +10,9 @@ use crate::picture::{Layout, Picture};
 use crate::size::Size;
 
 #[cfg(not(feature = "turbojpeg"))]
-pub use crate::pure::Codec;
+pub(crate) use crate::pure as codec;
 #[cfg(feature = "turbojpeg")]
-pub use crate::turbo::Codec;
+pub(crate) use crate::turbo as codec;
 
 /// How many pixels share their colour in a JPEG that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -50,7 +50,7 @@ pub struct Planes {
 }
 
 impl Planes {
-    /// Empty planes of a size; keeps its allocation.
+    /// Planes of a size; keeps its allocation. Whoever fills them writes every byte: what they hold is another image's.
     pub fn reset(&mut self, size: Size, ratio: Option<(u32, u32)>) {
         (self.width, self.height, self.ratio) = (size.width, size.height, ratio);
         let len = self.layout().last().map_or(0, |(range, _)| range.end);
@@ -142,7 +142,7 @@ mod tests {
     fn metadata_is_read_back() {
         let picture = Picture::new(Size::new(8, 8), Layout::Rgb);
         let settings = Settings { quality: 90, subsampling: Subsampling::Half, progressive: false };
-        let jpeg = Codec::new().unwrap().encode(&picture, &settings).unwrap();
+        let jpeg = codec::encode(&picture, &settings).unwrap();
         let icc: Vec<u8> = (0..70_000u32).map(|i| i as u8).collect();
         let read = markers::read(&with_metadata(jpeg, Some(b"II*\0"), Some(&icc))).unwrap();
         assert!(read.whole);

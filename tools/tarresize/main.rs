@@ -44,7 +44,7 @@ use tarpipe::shard::Shard;
 
 use args::{Args, OnError};
 use engine::Engine;
-use fields::{Image, Work};
+use fields::Image;
 
 fn main() -> ExitCode {
     cli::main(run)
@@ -61,12 +61,13 @@ fn run(args: Args) -> Result<Outcome> {
     let passes = args.on_error == OnError::Pass;
     let worker = move |_| {
         let work = Arc::clone(&work);
-        let mut engine = None;
-        move |sample| {
+        let mut engine = Engine::default();
+        move |mut sample| {
             if passes && passed::is_failed(&sample) {
                 return Ok(Processed { sample, images: Vec::new() });
             }
-            process(sample, &work, &mut engine)
+            let images = work.process(&mut sample, &mut engine);
+            Ok(Processed { sample, images })
         }
     };
     let limits = Limits::for_workers(args.parallel.threads());
@@ -80,16 +81,6 @@ fn run(args: Args) -> Result<Outcome> {
 struct Processed {
     sample: Sample,
     images: Vec<Image>,
-}
-
-/// Each worker makes its engine with its first sample, on its own thread.
-fn process(mut sample: Sample, work: &Work, engine: &mut Option<Engine>) -> Result<Processed> {
-    let engine = match engine {
-        Some(engine) => engine,
-        None => engine.insert(Engine::new().map_err(|failure| anyhow!("cannot start a codec: {failure}"))?),
-    };
-    let images = work.process(&mut sample, engine);
-    Ok(Processed { sample, images })
 }
 
 /// Where samples, reports and counts go, in the order of the input.
