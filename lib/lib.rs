@@ -28,6 +28,7 @@ pub mod index;
 #[cfg(feature = "tables")]
 pub mod ledger;
 pub mod man;
+pub mod memory;
 pub mod messages;
 pub mod name;
 pub mod names;

@@ -1,12 +1,14 @@
 //! The flags that several tools share. A letter means one thing in the whole kit.
 
 use std::io::{IsTerminal, stdin, stdout};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use clap::Args;
 
 use super::{Samples, Usage};
 use crate::compression::Compression;
+use crate::memory::{self, Budget};
 use crate::messages::{self, Level};
 use crate::names;
 use crate::progress;
@@ -79,6 +81,24 @@ pub struct Held {
     /// Skip samples larger than SIZE, since each is held in memory
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     pub max_sample: u64,
+}
+
+/// For tools that decode pictures.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Decoding {
+    /// Use up to SIZE of memory for decoded pictures, in all threads together [default: half of the machine's]
+    ///
+    /// Pictures that need more together wait for each other; one that needs more alone fails with code memory, for any
+    /// number of threads. The default is half of the machine's memory, or of the limit of its cgroup or ulimit.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    memory: Option<u64>,
+}
+
+impl Decoding {
+    /// The memory of all threads.
+    pub fn budget(&self) -> Arc<Budget> {
+        Budget::new(self.memory.unwrap_or_else(memory::default_limit))
+    }
 }
 
 /// Where samples go.

@@ -22,7 +22,9 @@ use crate::report::{MaxFailures, Tally};
 use crate::signals;
 use crate::sink::{self, ReaderLeft};
 
-pub use groups::{Held, Input, Output, Packing, Parallel, Talk, expect_bytes, output_name, refuse_terminal};
+pub use groups::{
+    Decoding, Held, Input, Output, Packing, Parallel, Talk, expect_bytes, output_name, refuse_terminal,
+};
 pub use samples::{Samples, SharedTally};
 
 /// How a run that came to its end went.

@@ -4,6 +4,7 @@ mod colors;
 mod fields;
 pub mod hostile;
 mod independence;
+mod memory;
 mod sizes;
 mod streams;
 

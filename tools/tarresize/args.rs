@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
-use tarpipe::cli::{Held, Input, Output, Parallel, Talk, Usage};
+use tarpipe::cli::{Decoding, Held, Input, Output, Parallel, Talk, Usage};
 use tarpipe::report::MaxFailures;
 
 use crate::encode::{Format, Quality};
@@ -25,7 +25,8 @@ use crate::size::{Mode, Size};
 /// the nearest, halves to even.
 ///
 /// Codes of what is left out: decode, truncated, too_small, too_large_area, aspect, animated,
-/// unsupported, bomb (more than 179 million pixels or 5,000 frames), no_image, boxes.
+/// unsupported, bomb (more than 179 million pixels or 5,000 frames), memory (more than --memory),
+/// no_image, boxes.
 #[derive(Parser)]
 #[command(name = "tarresize", version, after_long_help = EXAMPLES)]
 pub struct Args {
@@ -154,6 +155,8 @@ pub struct Args {
     #[command(flatten)]
     pub held: Held,
     #[command(flatten)]
+    pub decoding: Decoding,
+    #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
     pub output: Output,
@@ -207,7 +210,8 @@ pub enum OnError {
 
 impl Args {
     /// What is done with every sample, once the flags agree with each other.
-    pub fn work(&self) -> Result<Work> {
+    /// `memory` is what one image may need.
+    pub fn work(&self, memory: u64) -> Result<Work> {
         let options = Options {
             mode: self.mode,
             size: self.wanted_size()?,
@@ -235,7 +239,7 @@ impl Args {
         if fields.is_empty() {
             bail!(Usage("--fields names no field".into()));
         }
-        Ok(Work { options, fields, blur: self.blur.clone(), exif: self.exif })
+        Ok(Work { options, fields, blur: self.blur.clone(), exif: self.exif, memory })
     }
 
     fn wanted_size(&self) -> Result<Size> {

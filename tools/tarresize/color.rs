@@ -9,6 +9,9 @@ use crate::picture::{Layout, Picture};
 /// Profiles kept ready: photos of one set share few.
 const KEPT: usize = 8;
 
+/// Longer profiles are not kept: they are as rare as they are large.
+const LONGEST: usize = 4 << 20;
+
 /// A profile that means nothing for these pixels, or changes them by no more than this, is none.
 const SAME: u8 = 2;
 
@@ -24,6 +27,8 @@ impl Profiles {
     pub fn transform(&mut self, profile: &[u8], layout: Layout) -> Option<Arc<Transform8BitExecutor>> {
         if let Some(found) = self.kept.iter().position(|(bytes, kept, _)| bytes == profile && *kept == layout) {
             self.kept[..=found].rotate_right(1);
+        } else if profile.len() > LONGEST {
+            return make(profile, layout);
         } else {
             self.kept.truncate(KEPT - 1);
             self.kept.insert(0, (profile.to_vec(), layout, make(profile, layout)));

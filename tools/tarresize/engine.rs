@@ -3,16 +3,16 @@
 use image::metadata::Orientation;
 use tarpipe::guard::guarded;
 
-use crate::blur::{self, Box};
+use crate::blur;
 use crate::color::Profiles;
 use crate::decode;
 use crate::encode::{self, Format};
 use crate::failure::Failure;
-use crate::head;
+use crate::head::{self, Head};
 use crate::job::Job;
 use crate::jpeg::{self, Decoded, Planes, Subsampling, codec};
 use crate::markers::Color;
-use crate::options::{Icc, Options, Orient};
+use crate::options::{Icc, Orient};
 use crate::orient;
 use crate::picture::{Layout, Picture};
 use crate::planes;
@@ -34,8 +34,9 @@ pub struct Done {
 
 /// What one thread keeps from image to image. None of it may show in a result: buffers are written before they are read,
 /// and transforms depend on nothing but the profile that they are kept under. Codecs are not kept at all.
-#[derive(Default)]
 pub struct Engine {
+    /// Larger buffers are given back after each image.
+    keep: usize,
     resampler: Resampler,
     profiles: Profiles,
     decoded: Planes,
@@ -43,18 +44,32 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Processes one image; `boxes` are blurred. A panic of a decoder is a failure of its image.
+    /// An engine that keeps no buffer of more than `keep` bytes.
+    pub fn new(keep: usize) -> Self {
+        let (resampler, profiles) = (Resampler::default(), Profiles::default());
+        Engine { keep, resampler, profiles, decoded: Planes::default(), scaled: Planes::default() }
+    }
+
+    /// How large a buffer each of so many engines may keep: few photographs need more, and all together they stay small
+    /// beside the memory that there is.
+    pub fn keep(memory: u64, engines: usize) -> usize {
+        const ENOUGH: u64 = 64 << 20;
+        (memory / (8 * engines.max(1) as u64)).min(ENOUGH) as usize
+    }
+
+    /// Processes one image. A panic of a decoder is a failure of its image.
     ///
     /// What a failed image leaves behind is thrown away: nobody has said how far it got.
-    pub fn process(&mut self, bytes: &[u8], boxes: &[Box], options: &Options) -> Result<Done, Failure> {
-        let head = guarded(|| head::read(bytes)).unwrap_or_else(gave_up)?;
-        let job = Job::new(bytes, &head, boxes, options)?;
-        let (size, original, format) = (job.plan.output, job.original(), job.format);
-        let result = guarded(|| self.run(&job)).unwrap_or_else(gave_up);
+    pub fn process(&mut self, job: &Job) -> Result<Done, Failure> {
+        let result = guarded(|| self.run(job)).unwrap_or_else(gave_up);
         if result.is_err() {
-            *self = Engine::default();
+            *self = Engine::new(self.keep);
         }
-        Ok(Done { bytes: result?, written: None, size, original, format, exif: head.exif })
+        self.decoded.release(self.keep);
+        self.scaled.release(self.keep);
+        self.resampler.release(self.keep);
+        let (size, original, format) = (job.plan.output, job.original(), job.format);
+        Ok(Done { bytes: result?, written: None, size, original, format, exif: job.head.exif.clone() })
     }
 
     fn run(&mut self, job: &Job) -> Result<Option<Vec<u8>>, Failure> {
@@ -170,6 +185,11 @@ impl Engine {
         picture = picture.padded(job.plan.output, job.plan.pad());
         Ok(if options.force_rgb { picture.colored() } else { picture })
     }
+}
+
+/// Reads the head of an image; a panic of its decoder is a failure.
+pub fn read_head(bytes: &[u8]) -> Result<Head, Failure> {
+    guarded(|| head::read(bytes)).unwrap_or_else(gave_up)
 }
 
 fn gave_up<T>() -> Result<T, Failure> {

@@ -13,6 +13,7 @@ pub enum Code {
     Animated,
     Unsupported,
     Bomb,
+    Memory,
     NoImage,
     Boxes,
 }
@@ -29,6 +30,7 @@ impl Code {
             Code::Animated => "animated",
             Code::Unsupported => "unsupported",
             Code::Bomb => "bomb",
+            Code::Memory => "memory",
             Code::NoImage => "no_image",
             Code::Boxes => "boxes",
         }

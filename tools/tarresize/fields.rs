@@ -1,13 +1,17 @@
 //! Which members of a sample are images, what they are called afterwards, and what its JSON says about them.
 
 use serde_json::{Map, Value, json};
+use tarpipe::memory::{Held, Turn};
 use tarpipe::sample::{Member, Sample};
 
 use crate::blur::{self, Box};
 use crate::encode::Format;
-use crate::engine::{Done, Engine};
+use crate::engine::{self, Done, Engine};
 use crate::exif;
 use crate::failure::{Code, Failure};
+use crate::head::Head;
+use crate::job::Job;
+use crate::memory;
 use crate::options::Options;
 
 /// What is done with every sample.
@@ -19,6 +23,8 @@ pub struct Work {
     pub blur: Option<String>,
     /// Whether EXIF tags go into the JSON.
     pub exif: bool,
+    /// The memory that one image may need.
+    pub memory: u64,
 }
 
 /// An image field and what became of it. A sample without images has one that failed, without a name.
@@ -28,18 +34,15 @@ pub struct Image {
 }
 
 impl Work {
-    /// Processes all images of a sample. It is changed only when none has failed.
-    pub fn process(&self, sample: &mut Sample, engine: &mut Engine) -> Vec<Image> {
+    /// Processes all images of a sample, once there is memory for them. It is changed only when none has failed. The
+    /// memory is held for the new images, until they are written.
+    pub fn process(&self, sample: &mut Sample, engine: &mut Engine, turn: Turn) -> (Vec<Image>, Held) {
         let mut facts =
             sample.get("json").and_then(|member| serde_json::from_slice::<Map<String, Value>>(&member.data).ok());
         let boxes = self.boxes(facts.as_ref());
         let chosen: Vec<usize> = (0..sample.members.len()).filter(|&i| self.takes(&sample.members[i].field)).collect();
-        let mut images: Vec<Image> = Vec::new();
-        for &i in &chosen {
-            let Member { field, data, .. } = &sample.members[i];
-            let result = boxes.clone().and_then(|boxes| engine.process(data, &boxes, &self.options));
-            images.push(Image { field: field.clone(), result });
-        }
+        let members: Vec<&Member> = chosen.iter().map(|&i| &sample.members[i]).collect();
+        let (mut images, mut held) = self.images(&members, &boxes, engine, turn);
         if images.is_empty() {
             let failure = Failure::new(Code::NoImage, "no image field in the sample");
             images.push(Image { field: "*".into(), result: Err(failure) });
@@ -52,8 +55,43 @@ impl Work {
             if let Some(facts) = facts {
                 self.tell(sample, facts, &images);
             }
+        } else {
+            images.iter_mut().filter_map(|image| image.result.as_mut().ok()).for_each(|done| done.bytes = None);
         }
-        images
+        held.shrink_to(images.iter().filter_map(|image| image.result.as_ref().ok()?.written).sum::<usize>() as u64);
+        (images, held)
+    }
+
+    /// What becomes of each image of a sample.
+    fn images(
+        &self,
+        members: &[&Member],
+        boxes: &Result<Vec<Box>, Failure>,
+        engine: &mut Engine,
+        turn: Turn,
+    ) -> (Vec<Image>, Held) {
+        let heads: Vec<Result<Head, Failure>> = members.iter().map(|member| engine::read_head(&member.data)).collect();
+        let pairs = members.iter().zip(&heads);
+        let jobs: Vec<Result<Job, Failure>> = pairs.map(|(member, head)| self.job(&member.data, head, boxes)).collect();
+        let held = turn.take(memory::of_all(jobs.iter().flatten()));
+        let images = members.iter().zip(jobs).map(|(member, job)| Image {
+            field: member.field.clone(),
+            result: job.and_then(|job| engine.process(&job)),
+        });
+        (images.collect(), held)
+    }
+
+    /// Plans one image; fails where a filter or the memory leaves it out.
+    fn job<'a>(
+        &'a self,
+        bytes: &'a [u8],
+        head: &'a Result<Head, Failure>,
+        boxes: &'a Result<Vec<Box>, Failure>,
+    ) -> Result<Job<'a>, Failure> {
+        let boxes = boxes.as_ref().map_err(Clone::clone)?;
+        let job = Job::new(bytes, head.as_ref().map_err(Clone::clone)?, boxes, &self.options)?;
+        memory::check(&job, self.memory)?;
+        Ok(job)
     }
 
     fn takes(&self, field: &str) -> bool {

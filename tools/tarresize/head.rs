@@ -49,6 +49,8 @@ pub struct Head {
     pub size: Size,
     pub orientation: Orientation,
     pub frames: u64,
+    /// Bytes of a pixel as its decoder gives it, before it has 8 bits a channel.
+    pub pixel_bytes: u64,
     pub exif: Option<Vec<u8>>,
     pub icc: Option<Vec<u8>>,
     /// Whether there is anything that stripping would take away.
@@ -86,7 +88,8 @@ fn jpeg(bytes: &[u8]) -> Result<Head, Failure> {
     let (exif, icc) = (markers.exif.take(), markers.icc.take());
     let orientation = exif.as_deref().and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms);
     let (size, has_metadata) = (markers.size, markers.has_metadata);
-    Ok(Head { kind: Kind::Jpeg, size, orientation, frames: 1, exif, icc, has_metadata, jpeg: Some(markers) })
+    let jpeg = Some(markers);
+    Ok(Head { kind: Kind::Jpeg, size, orientation, frames: 1, pixel_bytes: 4, exif, icc, has_metadata, jpeg })
 }
 
 fn webp(bytes: &[u8]) -> Result<Head, Failure> {
@@ -102,7 +105,7 @@ fn webp(bytes: &[u8]) -> Result<Head, Failure> {
     // An animation of one frame is still one: only a decoder of animations can read it.
     let frames = chunks.frames.max(if features.has_animation() { 2 } else { 1 });
     let orientation = orientation.unwrap_or(Orientation::NoTransforms);
-    Ok(Head { kind: Kind::Webp, size, orientation, frames, exif, icc, has_metadata, jpeg: None })
+    Ok(Head { kind: Kind::Webp, size, orientation, frames, pixel_bytes: 4, exif, icc, has_metadata, jpeg: None })
 }
 
 fn other(bytes: &[u8], format: ImageFormat) -> Result<Head, Failure> {
@@ -119,8 +122,9 @@ fn other(bytes: &[u8], format: ImageFormat) -> Result<Head, Failure> {
         ImageFormat::Png => frames::png(bytes),
         _ => 1,
     };
-    let size = Size::new(width, height);
-    Ok(Head { kind: Kind::Other(format), size, orientation, frames, exif, icc, has_metadata: false, jpeg: None })
+    let (kind, size, has_metadata) = (Kind::Other(format), Size::new(width, height), false);
+    let pixel_bytes = decoder.color_type().bytes_per_pixel().into();
+    Ok(Head { kind, size, orientation, frames, pixel_bytes, exif, icc, has_metadata, jpeg: None })
 }
 
 /// A decoder that has read the header and no pixel, and never allocates beyond what the largest image needs.

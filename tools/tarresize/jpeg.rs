@@ -50,6 +50,13 @@ pub struct Planes {
 }
 
 impl Planes {
+    /// Gives the buffer back if it has grown beyond `keep` bytes.
+    pub fn release(&mut self, keep: usize) {
+        if self.data.capacity() > keep {
+            *self = Planes::default();
+        }
+    }
+
     /// Planes of a size; keeps its allocation. Whoever fills them writes every byte: what they hold is another image's.
     pub fn reset(&mut self, size: Size, ratio: Option<(u32, u32)>) {
         (self.width, self.height, self.ratio) = (size.width, size.height, ratio);

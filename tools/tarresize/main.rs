@@ -17,6 +17,7 @@ mod job;
 mod jpeg;
 mod lanes;
 mod markers;
+mod memory;
 mod options;
 mod orient;
 mod picture;
@@ -36,6 +37,7 @@ use anyhow::{Result, anyhow};
 use tarpipe::cli::{self, Outcome, SharedTally};
 use tarpipe::guard;
 use tarpipe::ledger::Ledger;
+use tarpipe::memory::{Held, Turn};
 use tarpipe::messages;
 use tarpipe::passed;
 use tarpipe::pool::{self, Limits};
@@ -52,26 +54,30 @@ fn main() -> ExitCode {
 
 fn run(args: Args) -> Result<Outcome> {
     guard::install();
-    let work = Arc::new(args.work()?);
+    let budget = args.decoding.budget();
+    let work = Arc::new(args.work(budget.limit())?);
     let samples = args.input.samples(&args.held)?;
     let tally = samples.tally();
     let report = args.report.as_deref().map(|name| Ledger::create(name, report::COLUMNS)).transpose()?;
     let shard = args.output.create(&args.parallel)?;
     let mut output = Output { shard, report, tally: tally.clone(), on_error: args.on_error };
     let passes = args.on_error == OnError::Pass;
+    let threads = args.parallel.threads();
+    let keep = Engine::keep(budget.limit(), threads);
     let worker = move |_| {
         let work = Arc::clone(&work);
-        let mut engine = Engine::default();
-        move |mut sample| {
+        let mut engine = Engine::new(keep);
+        move |(turn, mut sample)| {
             if passes && passed::is_failed(&sample) {
-                return Ok(Processed { sample, images: Vec::new() });
+                return Ok(Processed { sample, images: Vec::new(), _held: None });
             }
-            let images = work.process(&mut sample, &mut engine);
-            Ok(Processed { sample, images })
+            let (images, held) = work.process(&mut sample, &mut engine, turn);
+            Ok(Processed { sample, images, _held: Some(held) })
         }
     };
-    let limits = Limits::for_workers(args.parallel.threads());
-    pool::run(limits, samples, Sample::bytes, worker, |processed| output.write(processed))?;
+    let samples = budget.turns(samples).map(|(turn, sample)| Ok((turn, sample?)));
+    let bytes = |(_, sample): &(Turn, Sample)| sample.bytes();
+    pool::run(Limits::for_workers(threads), samples, bytes, worker, |processed| output.write(processed))?;
     output.shard.finish()?;
     output.report.map_or(Ok(()), Ledger::finish)?;
     Ok(Outcome { tally: tally.take(), max_failures: args.max_failures })
@@ -81,6 +87,8 @@ fn run(args: Args) -> Result<Outcome> {
 struct Processed {
     sample: Sample,
     images: Vec<Image>,
+    /// The memory of the new images, until they are written.
+    _held: Option<Held>,
 }
 
 /// Where samples, reports and counts go, in the order of the input.
@@ -92,7 +100,7 @@ struct Output {
 }
 
 impl Output {
-    fn write(&mut self, Processed { sample, images }: Processed) -> Result<()> {
+    fn write(&mut self, Processed { sample, images, _held }: Processed) -> Result<()> {
         if let Some(ledger) = &mut self.report {
             images.iter().try_for_each(|image| ledger.add(report::row(&sample.key, image)))?;
         }

@@ -27,6 +27,8 @@ pub struct Markers {
     pub color: Color,
     /// Sequential or progressive DCT of 8 bits, the kinds that can be scaled while decoding.
     pub is_baseline_dct: bool,
+    /// Whether a decoder must gather several scans before it has a pixel.
+    pub has_many_scans: bool,
     /// Whether the end-of-image marker is there.
     pub whole: bool,
     pub exif: Option<Vec<u8>>,
@@ -52,11 +54,13 @@ pub fn read(bytes: &[u8]) -> Result<Markers, Failure> {
     }
     let color = color(&frame, walk.adobe, walk.jfif)?;
     let is_baseline_dct = matches!(frame.marker, 0xc0..=0xc2);
+    let is_one_scan = matches!(frame.marker, 0xc0 | 0xc1 | 0xc9) && walk.first_scan == Some(frame.ids.len());
     let icc = profile(walk.icc);
     Ok(Markers {
         size: frame.size,
         color,
         is_baseline_dct,
+        has_many_scans: !is_one_scan,
         whole,
         exif: walk.exif,
         icc,
@@ -106,6 +110,8 @@ struct Walk<'a> {
     bytes: &'a [u8],
     at: usize,
     frame: Option<Frame>,
+    /// Components of the first scan.
+    first_scan: Option<usize>,
     adobe: Option<u8>,
     jfif: bool,
     exif: Option<Vec<u8>>,
@@ -171,6 +177,7 @@ impl<'a> Walk<'a> {
             0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf if self.frame.is_none() => {
                 self.frame = frame(marker, body);
             }
+            SOS if self.first_scan.is_none() => self.first_scan = body.first().map(|&count| count.into()),
             0xe0 if body.starts_with(b"JFIF\0") => self.jfif = true,
             0xee if body.starts_with(b"Adobe") && body.len() >= 12 => self.adobe = Some(body[11]),
             0xe1 if body.starts_with(b"Exif\0\0") && self.exif.is_none() => {

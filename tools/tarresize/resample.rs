@@ -29,6 +29,13 @@ pub struct Resampler {
 }
 
 impl Resampler {
+    /// Gives buffers back that have grown beyond `keep` bytes.
+    pub fn release(&mut self, keep: usize) {
+        if self.resizer.size_of_internal_buffers() > keep {
+            self.resizer.reset_internal_buffers();
+        }
+    }
+
     /// The `rect` of a picture at a new size.
     pub fn resize(&mut self, mut picture: Picture, rect: Rect, size: Size, filter: Filter) -> Result<Picture, Failure> {
         let layout = picture.layout;

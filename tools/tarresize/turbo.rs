@@ -101,7 +101,7 @@ fn open(bytes: &[u8]) -> Result<Opened<'_>, Failure> {
 }
 
 fn decoder() -> Result<Decompressor, Failure> {
-    let mut decoder = Decompressor::new().map_err(Failure::decode)?;
+    let mut decoder = Decompressor::new().map_err(|err| Failure::new(Code::Memory, err))?;
     decoder.set_scan_limit(MAX_SCANS).map_err(Failure::decode)?;
     Ok(decoder)
 }
@@ -113,7 +113,7 @@ fn scale(decoder: &mut Decompressor, shrink: u32) -> Result<ScalingFactor, Failu
 }
 
 fn encoder(settings: &Settings) -> Result<Compressor, Failure> {
-    let mut encoder = Compressor::new().map_err(unencodable)?;
+    let mut encoder = Compressor::new().map_err(|err| Failure::new(Code::Memory, err))?;
     encoder.set_quality(i32::from(settings.quality.max(1))).map_err(unencodable)?;
     encoder.set_progressive(settings.progressive).map_err(unencodable)?;
     Ok(encoder)
