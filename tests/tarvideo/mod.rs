@@ -3,6 +3,7 @@
 
 mod clips;
 mod hostile;
+mod memory;
 mod pictures;
 mod real;
 mod sizes;
@@ -20,7 +21,7 @@ use crate::support::{Archive, Run, dir, members, run};
 type Fields = BTreeMap<String, Vec<u8>>;
 
 /// Sources that ffmpeg makes, and how.
-const MADE: [(&str, &str); 8] = [
+const MADE: [(&str, &str); 9] = [
     (
         "land.mp4",
         "-f lavfi -i testsrc2=s=320x180:r=25:d=6 -f lavfi -i sine=440:d=6 -c:v libx264 -preset ultrafast -g 50 -c:a aac",
@@ -35,6 +36,7 @@ const MADE: [(&str, &str); 8] = [
         "vfr.mp4",
         "-f lavfi -i testsrc=s=320x240:r=30:d=4 -vf select='lt(n,30)+not(mod(n,7))' -fps_mode vfr -c:v libx264 -preset ultrafast",
     ),
+    ("vast.mp4", "-f lavfi -i color=gray:s=8192x4320:r=10:d=0.5 -c:v libx264 -preset ultrafast"),
     ("tone.mp3", "-f lavfi -i sine=440:d=5 -ac 2"),
     ("wide.avi", "-f lavfi -i testsrc=s=180x240:r=10:d=1 -vf setsar=2 -c:v mpeg4"),
     (

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use tarpipe::cli::{Held, Input, Output, Parallel, Talk, Usage};
+use tarpipe::cli::{Decoding, Held, Input, Output, Parallel, Talk, Usage};
 use tarpipe::report::MaxFailures;
 
 use super::choices::{Audio, Codec, Frames, Image, MaxLength, NoMedia, OnError, Precision, Rate, Scale, Size};
@@ -27,7 +27,7 @@ use super::time;
 /// ffmpeg 5.1 or newer and ffprobe must be on the PATH. They see the one file, no playlists and no
 /// network. The bytes that come out are the same for any -p, and for the same --threads and ffmpeg.
 ///
-/// Codes of what is left out: no_media, no_video, decode, truncated, unsupported, timeout, too_large,
+/// Codes of what is left out: no_media, no_video, decode, truncated, unsupported, timeout, memory, too_large,
 /// too_short, bad_clip, no_clip, bad_json, crashed, disk_full, system. A machine that has no processes,
 /// descriptors or memory left is no sample's fault, and ends the run.
 #[derive(Parser)]
@@ -177,6 +177,8 @@ pub struct Args {
 
     #[command(flatten)]
     pub held: Held,
+    #[command(flatten)]
+    pub decoding: Decoding,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]

@@ -21,6 +21,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const KEPT: usize = 64 << 10;
 /// What ffmpeg says when a file ends before its time, and then ends as if all were well.
 const ENDS_EARLY: [&str; 2] = ["partial file", "ended prematurely"];
+/// What ffmpeg and its encoders say at the end of the memory that they are given.
+const OUT_OF_MEMORY: [&str; 4] = ["Cannot allocate memory", "malloc of size", "get_buffer() failed", "bad_alloc"];
 /// Pixels of a frame: four times 8K. More is a lie or a bomb.
 const MAX_PIXELS: &str = "134217728";
 
@@ -38,6 +40,8 @@ pub struct Limits {
     pub deadline: Instant,
     /// Of bytes that are written, and of output that is read.
     pub max_bytes: u64,
+    /// Of memory for one run: media that lies about its frames cannot take more.
+    pub memory: u64,
 }
 
 /// A file in memory that programs can seek in.
@@ -103,8 +107,10 @@ impl Run {
         directory: &Path,
         limits: Limits,
     ) -> Result<ExitStatus, Failure> {
-        let largest = Rlimit { current: Some(limits.max_bytes), maximum: Some(limits.max_bytes) };
-        _ = rustix::process::prlimit(Some(Pid::from_child(child)), Resource::Fsize, largest);
+        for (resource, most) in [(Resource::Fsize, limits.max_bytes), (Resource::Data, limits.memory)] {
+            let limit = Rlimit { current: Some(most), maximum: Some(most) };
+            _ = rustix::process::prlimit(Some(Pid::from_child(child)), resource, limit);
+        }
         let listened = self.listen(exit, directory, limits);
         let status = child::end(child, exit, listened.is_err());
         listened?;
@@ -176,6 +182,7 @@ fn judge(status: ExitStatus, said: &str) -> Result<(), Failure> {
         (_, Some(_)) => "crashed",
         _ if complaint.contains("No space left on device") => "disk_full",
         _ if complaint.contains("File too large") => "too_large",
+        _ if OUT_OF_MEMORY.iter().any(|words| said.contains(words)) => "memory",
         _ if said.contains("not on whitelist") => "unsupported",
         _ => "decode",
     };
@@ -201,6 +208,27 @@ fn complaint(said: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_memory_has_its_own_code() {
+        let failed = ExitStatus::from_raw(1 << 8);
+        let code = |said: &str| judge(failed, said).unwrap_err().code;
+        assert_eq!(code("x264 [error]: malloc of size 91368440 failed\nError initializing output stream"), "memory");
+        assert_eq!(code("[h264 @ 0x1] get_buffer() failed\n[h264 @ 0x1] no frame!"), "memory");
+        assert_eq!(code("[mov,mp4 @ 0x1] moov atom not found"), "decode");
+    }
+
+    #[test]
+    fn a_run_is_held_to_its_memory() {
+        let mut command = Command::new("sh");
+        let wait = "while grep -q 'data size *unlimited' /proc/$$/limits; do sleep 0.01; done";
+        command.args(["-c", &format!("{wait}; grep 'data size' /proc/$$/limits")]);
+        let timeout = Duration::from_secs(60);
+        let limits = Limits { timeout, deadline: Instant::now() + timeout, max_bytes: 1 << 20, memory: 123 << 20 };
+        let folder = tempfile::tempdir().unwrap();
+        let said = run(command, &in_memory(b"").unwrap(), folder.path(), limits, true).unwrap();
+        assert!(String::from_utf8_lossy(&said).contains(&(123 << 20).to_string()));
+    }
 
     #[test]
     fn complaints_are_the_same_in_every_run() {

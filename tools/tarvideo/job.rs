@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use tarpipe::failure::Failure;
+use tarpipe::memory::{Budget, Held, Turn};
 use tarpipe::passed;
 use tarpipe::sample::Sample;
 use tarpipe::scratch::{Scratch, remove_tree};
@@ -15,9 +16,10 @@ use super::choices::Rate;
 use super::clips::Clips;
 use super::ffmpeg::{self, Limits};
 use super::media::Media;
+use super::memory::{self, PROBE, Share};
 use super::outputs::{Geometry, Main, Pictures, Sound, Video};
 use super::probe;
-use super::task::Task;
+use super::task::{self, Task};
 
 /// All that is asked.
 pub struct Wanted {
@@ -58,11 +60,14 @@ pub struct Processed {
     pub items: Vec<Item>,
     /// Its key and json, where failures go on in the stream.
     pub told: Option<Sample>,
+    /// The memory of what was made, until it is written.
+    _held: Option<Held>,
 }
 
 /// Does what is wanted, for any number of threads.
 pub struct Work {
     wanted: Wanted,
+    budget: Arc<Budget>,
     scratch: Arc<Scratch>,
     number: AtomicU64,
 }
@@ -84,23 +89,27 @@ impl Processed {
 }
 
 impl Work {
-    pub fn new(wanted: Wanted, scratch: Arc<Scratch>) -> Self {
-        Work { wanted, scratch, number: AtomicU64::new(0) }
+    pub fn new(wanted: Wanted, budget: Arc<Budget>, scratch: Arc<Scratch>) -> Self {
+        Work { wanted, budget, scratch, number: AtomicU64::new(0) }
     }
 
     /// Does all that is wanted with a sample, unless a tool before this one has failed it.
-    pub fn process(&self, sample: Sample) -> Processed {
+    pub fn process(&self, turn: Turn, sample: Sample) -> Processed {
         let (key, source) = (sample.key.clone(), Arc::clone(&sample.source));
         if self.wanted.pass_failed && passed::is_failed(&sample) {
-            return Processed { items: vec![Item { key, source, result: Ok(sample) }], told: None };
+            return Processed { items: vec![Item { key, source, result: Ok(sample) }], told: None, _held: None };
         }
         let json = || sample.get("json").cloned().into_iter().collect();
         let told = self.wanted.pass_failed.then(|| Sample { key, mtime: sample.mtime, source, members: json() });
-        Processed { items: self.make(sample), told }
+        let mut held = None;
+        let items = self.make(sample, turn, &mut held);
+        let bytes = items.iter().filter_map(|item| Some(item.result.as_ref().ok()?.bytes())).sum();
+        held.iter_mut().for_each(|held| held.shrink_to(bytes));
+        Processed { items, told, _held: held }
     }
 
     /// What becomes of a sample: itself, its clips, or a failure.
-    fn make(&self, sample: Sample) -> Vec<Item> {
+    fn make(&self, sample: Sample, turn: Turn, held: &mut Option<Held>) -> Vec<Item> {
         let (key, source) = (sample.key.clone(), Arc::clone(&sample.source));
         let Some(at) = sample.members.iter().position(|member| self.extension(&member.field).is_some()) else {
             let failure = || Failure::new("no_media", "no field with video or sound");
@@ -108,7 +117,7 @@ impl Work {
             return vec![Item { key, source, result }];
         };
         let processed = self.directory().and_then(|directory| {
-            let processed = self.process_in(&directory, sample, at);
+            let processed = self.process_in(&directory, sample, at, turn, held);
             remove_tree(&directory);
             processed
         });
@@ -128,21 +137,37 @@ impl Work {
         Ok(path)
     }
 
-    fn process_in(&self, directory: &Path, mut sample: Sample, at: usize) -> Result<Vec<Item>, Failure> {
-        let limits = Limits {
+    fn process_in(
+        &self,
+        directory: &Path,
+        mut sample: Sample,
+        at: usize,
+        turn: Turn,
+        held: &mut Option<Held>,
+    ) -> Result<Vec<Item>, Failure> {
+        let file = ffmpeg::in_memory(&sample.members[at].data)?;
+        let probing = self.budget.take(PROBE);
+        let mut limits = Limits {
             timeout: self.wanted.timeout,
             deadline: Instant::now() + self.wanted.timeout,
             max_bytes: self.wanted.max_bytes,
+            memory: memory::ceiling(PROBE),
         };
-        let file = ffmpeg::in_memory(&sample.members[at].data)?;
         let media = probe::media(&file, directory, limits)?;
+        drop(probing);
         let extension = self.extension(&sample.members[at].field).unwrap_or_default();
         let main = self.main(&media)?;
         if main != Main::Keep {
             sample.members[at].data = Vec::new(); // it is in the file
         }
         let facts = self.facts(&sample, &media)?;
-        let task = Task { wanted: &self.wanted, directory, file, media, main, extension, at, limits };
+        let share = Share::new(&self.wanted, &media, main, task::at_once(&self.wanted, main), self.budget.limit())?;
+        let asked = Instant::now();
+        *held = Some(turn.take(share.bytes));
+        limits.deadline += asked.elapsed(); // the sample is not to blame for the wait
+        limits.memory = share.ceiling();
+        let at_once = share.at_once;
+        let task = Task { wanted: &self.wanted, directory, file, media, main, extension, at, limits, at_once };
         match &self.wanted.clips {
             None => task.whole(sample, facts),
             Some(clips) => task.clips(sample, facts, clips),

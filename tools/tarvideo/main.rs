@@ -9,6 +9,7 @@ mod ffmpeg;
 mod graph;
 mod job;
 mod media;
+mod memory;
 mod outputs;
 mod probe;
 mod program;
@@ -26,6 +27,7 @@ use serde_json::json;
 use tarpipe::cli::{self, Outcome, SharedTally};
 use tarpipe::failure::Failure;
 use tarpipe::ledger::{Column, Ledger};
+use tarpipe::memory::Turn;
 use tarpipe::messages;
 use tarpipe::pool::{self, Limits};
 use tarpipe::sample::Sample;
@@ -48,13 +50,16 @@ fn run(args: Args) -> Result<Outcome> {
     let shard = args.output.create(&args.parallel)?;
     let mut output = Output { shard, report, tally: tally.clone() };
     let scratch = Arc::new(Scratch::create(args.tmpdir.as_deref(), false)?);
-    let work = Arc::new(Work::new(wanted, Arc::clone(&scratch)));
+    let budget = args.decoding.budget();
+    let work = Arc::new(Work::new(wanted, Arc::clone(&budget), Arc::clone(&scratch)));
     let worker = move |_| {
         let work = Arc::clone(&work);
-        move |sample| Ok(work.process(sample))
+        move |(turn, sample)| Ok(work.process(turn, sample))
     };
     let limits = Limits::for_workers(args.parallel.threads());
-    pool::run(limits, samples, Sample::bytes, worker, |processed| output.write(&processed))?;
+    let samples = budget.turns(samples).map(|(turn, sample)| Ok((turn, sample?)));
+    let bytes = |(_, sample): &(Turn, Sample)| sample.bytes();
+    pool::run(limits, samples, bytes, worker, |processed| output.write(&processed))?;
     output.shard.finish()?;
     output.report.map_or(Ok(()), Ledger::finish)?;
     scratch.finish();

@@ -26,6 +26,15 @@ const COPIED_AT_ONCE: usize = 32;
 /// A sample that names more clips is not meant well.
 const MAX_CLIPS: usize = 100_000;
 
+/// Clips that are made in one run if the memory allows.
+pub fn at_once(wanted: &Wanted, main: Main) -> usize {
+    match main {
+        _ if wanted.clips.is_none() => 1,
+        Main::Copy => COPIED_AT_ONCE,
+        _ => ENCODED_AT_ONCE,
+    }
+}
+
 /// One sample's media, and all that its runs have in common.
 pub struct Task<'a> {
     pub wanted: &'a Wanted,
@@ -37,6 +46,8 @@ pub struct Task<'a> {
     /// Which member of the sample it is.
     pub at: usize,
     pub limits: Limits,
+    /// Clips that are made in one run.
+    pub at_once: usize,
 }
 
 impl Task<'_> {
@@ -115,9 +126,8 @@ impl Task<'_> {
     fn cut(&self, sample: &Sample, facts: &Map<String, Value>, spans: Vec<Clip>) -> Vec<Item> {
         let mut items = Vec::with_capacity(spans.len());
         let mut limits = self.limits;
-        let at_once = if self.main == Main::Copy { COPIED_AT_ONCE } else { ENCODED_AT_ONCE };
         let numbered: Vec<(usize, Clip)> = spans.into_iter().enumerate().collect();
-        for group in numbered.chunks(at_once) {
+        for group in numbered.chunks(self.at_once) {
             for (n, result) in self.make(sample, facts, group, limits) {
                 limits.max_bytes = limits.max_bytes.saturating_sub(result.as_ref().map_or(0, Sample::bytes));
                 let key = format!("{}_{n:05}", sample.key);
@@ -146,7 +156,7 @@ impl Task<'_> {
                 return Err(ffmpeg::too_large(self.limits.max_bytes));
             }
             match &together {
-                Err(failure) if failure.code == "decode" && good.len() > 1 => {
+                Err(Failure { code: "decode" | "crashed" | "memory", .. }) if good.len() > 1 => {
                     self.run(&plan, &[(*n, Some(span))], limits)?;
                 }
                 other => other.clone()?,
