@@ -108,8 +108,59 @@ fn a_sheet_that_cannot_be_written_fails() {
     assert_eq!(list(folder.path()), ["file"]);
 }
 
+#[test]
+fn pictures_one_pixel_wide_or_high_are_drawn() {
+    let sizes = [(1, 1), (1, 2), (1, 7), (1, 500), (2, 1), (7, 1), (500, 1), (2, 2), (3000, 1), (1, 3000), (5000, 3)];
+    for (width, height) in sizes {
+        let image = RgbImage::from_pixel(width, height, Rgb([200, 10, 30]));
+        let archive = || Archive::new().file("k.png", &png(&image)).file("k.txt", b"the caption");
+        for protocol in ["kitty", "iterm", "sixel", "blocks"] {
+            let text = preview_of(protocol, archive());
+            assert!(!text.starts_with('['), "{width}x{height} {protocol}: {text:?}");
+        }
+        let drawn = sheet("", archive());
+        assert!(drawn.pixels().any(|pixel| pixel.0 == [200, 10, 30]), "{width}x{height}");
+        let page = page_of(archive());
+        assert!(page.contains("<img src=\"data:image/jpeg;base64,"), "{width}x{height}");
+    }
+}
+
+fn page_of(archive: Archive) -> String {
+    let folder = dir();
+    words("tarshow", "--html page.html").cwd(folder.path()).stdin(archive.whole()).ok();
+    std::fs::read_to_string(folder.path().join("page.html")).unwrap()
+}
+
+#[test]
+fn a_column_of_sixels_has_its_colours() {
+    let column = RgbImage::from_fn(1, 7, |_, y| if y < 6 { Rgb([255, 0, 0]) } else { Rgb([0, 0, 255]) });
+    let text = preview_of("sixel", Archive::new().file("k.png", &png(&column)).file("k.txt", b"the caption"));
+    assert!(text.contains("\"1;1;1;7#") && text.contains("#210~$-#5@$-"), "{text:?}");
+}
+
+#[test]
+fn pictures_share_the_memory_and_one_that_needs_more_is_not_drawn() {
+    let large = png(&RgbImage::new(2000, 1500));
+    let archive = || {
+        (0..6)
+            .fold(Archive::new(), |archive, i| archive.file(&format!("{i}.png"), &large))
+            .file("z.png", &png(&photo(9, 9)))
+    };
+    // 9 MB of pixels are counted four times.
+    let tight = sheet("-p 4 --memory 37M --side 64", archive());
+    assert!(tight == sheet("-p 1 --side 64", archive()));
+    assert!(tight.pixels().any(|pixel| pixel.0 == [0; 3]));
+    let low = sheet("-p 4 --memory 30M --side 64", archive());
+    assert!(!low.pixels().any(|pixel| pixel.0 == [0; 3]));
+    assert!(low == sheet("-p 1 --memory 30M --side 64", archive()));
+    words("tarshow", "--list --memory 1G").done().status(2);
+}
+
 fn preview(protocol: &str) -> String {
-    let archive = Archive::new().file("k.png", &png(&photo(300, 150))).file("k.txt", b"the caption");
+    preview_of(protocol, Archive::new().file("k.png", &png(&photo(300, 150))).file("k.txt", b"the caption"))
+}
+
+fn preview_of(protocol: &str, archive: Archive) -> String {
     let out =
         run("tarshow", [format!("--preview={protocol}")]).env("COLORTERM", "truecolor").stdin(archive.whole()).ok();
     let text = String::from_utf8(out).unwrap();

@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use tarpipe::cli::{self, Held, Input, Parallel, Talk, Usage};
 use tarpipe::select::Select;
+use tarpipe::size;
 use tarpipe::slice::Slice;
 
 use crate::columns::{Column, Columns};
@@ -126,6 +127,13 @@ pub struct Args {
     /// Make thumbnails of N pixels
     #[arg(long, value_name = "N", default_value_t = 192, requires = "pictures", value_parser = clap::value_parser!(u32).range(16..=1024))]
     pub side: u32,
+
+    /// Use up to SIZE of memory for decoded pictures, in all threads together [default: half of the machine's]
+    ///
+    /// Pictures that need more together wait for each other; one that needs more alone is not drawn. The default is half
+    /// of the machine's memory, or of the limit of its cgroup or ulimit.
+    #[arg(long, value_name = "SIZE", requires = "pictures", value_parser = size::parse)]
+    pub memory: Option<u64>,
 
     /// Draw this field, such as 'jpg;png' [default: the first image]
     #[arg(long, value_name = "FIELD", requires = "pictures")]

@@ -1,6 +1,9 @@
 //! What is shown of a sample as a picture: its key, its caption and a thumbnail.
 
+use std::sync::Arc;
+
 use image::RgbImage;
+use tarpipe::memory::{self, Budget};
 use tarpipe::sample::{Member, Sample};
 
 use crate::args::Args;
@@ -27,17 +30,20 @@ pub struct Maker {
     caption: Column,
     width: u32,
     height: u32,
+    memory: Arc<Budget>,
 }
 
 impl Maker {
     /// Cards with thumbnails of at most these sides.
     pub fn new(args: &Args, width: u32, height: u32) -> Self {
-        Maker { image: args.image.clone(), caption: args.caption.clone(), width, height }
+        let memory = Budget::new(args.memory.unwrap_or_else(memory::default_limit));
+        Maker { image: args.image.clone(), caption: args.caption.clone(), width, height, memory }
     }
 
     pub fn card(&self, sample: &Sample) -> Card {
         let picture = self.image(sample).ok_or("no image");
-        let picture = picture.and_then(|member| picture::thumbnail(&member.data, self.width, self.height));
+        let picture =
+            picture.and_then(|member| picture::thumbnail(&member.data, self.width, self.height, &self.memory));
         let caption = self.caption(sample).or_else(|| class(sample)).unwrap_or_default();
         Card { key: clean(&sample.key), caption, picture }
     }

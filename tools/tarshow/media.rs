@@ -1,13 +1,14 @@
 //! Audio and video in a few words, by ffprobe where it is there.
 
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value;
 use tarpipe::child::wait_readable;
 use tarpipe::signals;
@@ -16,6 +17,11 @@ use tarpipe::signals;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// More than any answer to the few questions asked.
 const MAX_ANSWER: usize = 64 << 10;
+
+/// Pixels of a frame: four times 8K.
+const MAX_PIXELS: &str = "134217728";
+/// ffprobe decodes a few frames to know them; one that takes more memory is given up.
+const MAX_MEMORY: u64 = 1 << 30;
 
 static MISSING: AtomicBool = AtomicBool::new(false);
 
@@ -28,13 +34,14 @@ pub fn probe(data: &[u8]) -> Option<String> {
     let mut file = File::from(rustix::fs::memfd_create("tarshow", MemfdFlags::CLOEXEC).ok()?);
     file.write_all(data).and_then(|()| file.rewind()).ok()?;
     let mut command = Command::new("ffprobe");
-    command.args(["-v", "error", "-of", "json", "-protocol_whitelist", "file"]);
+    command.args(["-v", "error", "-of", "json", "-protocol_whitelist", "file", "-max_pixels", MAX_PIXELS]);
     command.args(["-show_entries", "format=duration:stream=codec_name,width,height,channels", "-i", "file:/dev/stdin"]);
     command.stdin(file).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
     match command.spawn() {
         Ok(child) => describe(&serde_json::from_slice(&answer(child)?).ok()?),
-        Err(_) => {
-            MISSING.store(true, Ordering::Relaxed);
+        Err(err) => {
+            // A machine that is short of processes now has some for the next file.
+            MISSING.fetch_or(err.kind() == ErrorKind::NotFound, Ordering::Relaxed);
             None
         }
     }
@@ -43,6 +50,8 @@ pub fn probe(data: &[u8]) -> Option<String> {
 /// All that the child says, if it ends well and in time.
 fn answer(mut child: Child) -> Option<Vec<u8>> {
     signals::guard_group(child.id());
+    let limit = Rlimit { current: Some(MAX_MEMORY), maximum: Some(MAX_MEMORY) };
+    _ = prlimit(Some(Pid::from_child(&child)), Resource::Data, limit);
     let said = child.stdout.take().and_then(|stdout| listen(stdout.into()));
     if said.is_none() {
         signals::end_group(child.id(), rustix::process::Signal::KILL);

@@ -1,20 +1,20 @@
 //! Sizes and thumbnails of images, under limits: a picture that lies about its size costs its
-//! place, not the run.
+//! place, not the run, and all that are decoded at the same time share one budget of memory.
 
 use std::io::Cursor;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageReader, Limits, Rgb, RgbImage};
 use tarpipe::guard::guarded;
+use tarpipe::memory::{Budget, Held};
 
 /// More pixels than this are not decoded for a thumbnail: Pillow's line, too.
 const MAX_PIXELS: u64 = 89_478_485;
 
-/// Images of more pixels are decoded one at a time: on many cores they would fill the memory.
-const LARGE: u64 = 16_000_000;
-
-static ONE_LARGE: Mutex<()> = Mutex::new(());
+/// Bytes held for each byte of decoded pixels: decoders keep up to twice as much (the coefficients of a progressive
+/// JPEG, the strips of a TIFF), and turning a picture upright makes a copy.
+const COPIES: u64 = 4;
 
 /// Width and height as the image is seen, its orientation applied.
 pub fn size(data: &[u8]) -> Option<(u32, u32)> {
@@ -32,29 +32,33 @@ pub fn size(data: &[u8]) -> Option<(u32, u32)> {
 
 /// The image no larger than `width` x `height`, upright, on white where it is transparent. The error is
 /// a few words for the place where the picture would be.
-pub fn thumbnail(data: &[u8], width: u32, height: u32) -> Result<RgbImage, &'static str> {
-    guarded(|| decode(data)).unwrap_or(Err("unreadable")).map(|image| {
+pub fn thumbnail(data: &[u8], width: u32, height: u32, budget: &Arc<Budget>) -> Result<RgbImage, &'static str> {
+    let draw = || {
+        let (image, _held) = decode(data, budget)?;
         let fits = image.width() <= width && image.height() <= height;
-        let small = if fits { image } else { image.thumbnail(width, height) };
-        on_white(&small)
-    })
+        let small = if fits { image } else { in_8_bits(image).thumbnail(width, height) };
+        Ok(on_white(&small))
+    };
+    guarded(draw).unwrap_or(Err("unreadable"))
 }
 
-fn decode(data: &[u8]) -> Result<DynamicImage, &'static str> {
+/// The picture, upright, and the memory that it takes.
+fn decode(data: &[u8], budget: &Arc<Budget>) -> Result<(DynamicImage, Held), &'static str> {
     let mut decoder = decoder(data)?;
     let (width, height) = decoder.dimensions();
     let pixels = u64::from(width) * u64::from(height);
-    if pixels > MAX_PIXELS {
+    let needed = decoder.total_bytes().saturating_mul(COPIES);
+    if pixels > MAX_PIXELS || needed > budget.limit() {
         return Err("too large to draw");
     }
-    let _turn = (pixels > LARGE).then(|| ONE_LARGE.lock().unwrap_or_else(PoisonError::into_inner));
+    let held = budget.take(needed);
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let mut image = DynamicImage::from_decoder(decoder).map_err(|_| "unreadable")?;
     if image.width() == 0 || image.height() == 0 {
         return Err("unreadable");
     }
     image.apply_orientation(orientation);
-    Ok(image)
+    Ok((image, held))
 }
 
 /// A decoder that has read the header and no pixel.
@@ -68,6 +72,16 @@ fn decoder(data: &[u8]) -> Result<impl ImageDecoder, &'static str> {
         image::ImageError::Limits(_) => "too large to draw",
         _ => "unreadable",
     })
+}
+
+/// Sums of wider samples overflow in image's thumbnails.
+fn in_8_bits(image: DynamicImage) -> DynamicImage {
+    let color = image.color();
+    match color.bytes_per_pixel() == color.channel_count() {
+        true => image,
+        false if color.has_alpha() => image.to_rgba8().into(),
+        false => image.to_rgb8().into(),
+    }
 }
 
 fn on_white(image: &DynamicImage) -> RgbImage {

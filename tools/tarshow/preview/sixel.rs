@@ -33,7 +33,11 @@ impl ColorMap for Cube {
 /// The picture at the cursor, which ends up below it.
 pub fn encode(picture: &RgbImage) -> String {
     let mut dithered = picture.clone();
-    imageops::dither(&mut dithered, &Cube);
+    if picture.width() > 1 {
+        imageops::dither(&mut dithered, &Cube); // which panics on a single column
+    } else {
+        dithered.pixels_mut().for_each(|pixel| Cube.map_color(pixel));
+    }
     let (width, height) = dithered.dimensions();
     let mut out = format!("\x1bP0;1q\"1;1;{width};{height}");
     for (index, [red, green, blue]) in palette() {
