@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 /// `--shard I/N`: every N-th piece of work, from the I-th on, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +25,14 @@ impl FromStr for Rank {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        if text == "env" { from_env(&|name| std::env::var(name).ok()) } else { parse(text) }
+        let rank = if text == "env" { from_env(&|name| std::env::var(name).ok()) } else { parse(text) };
+        // The command line shows the outermost context alone.
+        rank.map_err(|err| anyhow!("{err:#}"))
     }
 }
+
+/// Looks up an environment variable.
+type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 fn parse(text: &str) -> Result<Rank> {
     let (index, count) = text.split_once('/').context("not of the form I/N (such as 0/8) or env")?;
@@ -42,26 +47,46 @@ fn new(index: u64, count: u64) -> Result<Rank> {
 }
 
 fn number(text: &str) -> Result<u64> {
-    text.parse().with_context(|| format!("'{text}' is no number"))
+    text.parse().with_context(|| format!("'{text}' is not a number"))
 }
 
+/// What to do where the environment names this part, but not of how many.
+const HINT: &str = "set TARPIPE_SHARD=I/N, counted from 0, or use --shard I/N";
+
 /// TARPIPE_SHARD, then a Slurm array, then a Kubernetes Indexed Job.
-fn from_env(get: &dyn Fn(&str) -> Option<String>) -> Result<Rank> {
+fn from_env(get: Variables) -> Result<Rank> {
     if let Some(text) = get("TARPIPE_SHARD") {
         return parse(&text).context("TARPIPE_SHARD");
     }
-    if let (Some(id), Some(count)) = (get("SLURM_ARRAY_TASK_ID"), get("SLURM_ARRAY_TASK_COUNT")) {
-        let first = number(&get("SLURM_ARRAY_TASK_MIN").unwrap_or("0".into()))?;
-        let step = number(&get("SLURM_ARRAY_TASK_STEP").unwrap_or("1".into()))?.max(1);
-        let index = number(&id)?.checked_sub(first).context("SLURM_ARRAY_TASK_ID is below SLURM_ARRAY_TASK_MIN")?;
-        return new(index / step, number(&count)?).context("SLURM_ARRAY_TASK_ID");
+    if let Some(id) = get("SLURM_ARRAY_TASK_ID") {
+        return of_array(&id, get).context("SLURM_ARRAY_TASK_ID");
     }
     if let Some(index) = get("JOB_COMPLETION_INDEX") {
-        let count = get("JOB_COMPLETIONS")
-            .context("JOB_COMPLETION_INDEX without JOB_COMPLETIONS (set it to the Job's completions)")?;
+        let count = get("JOB_COMPLETIONS").with_context(|| {
+            format!("JOB_COMPLETION_INDEX without JOB_COMPLETIONS: set it to the completions of the Job, or {HINT}")
+        })?;
         return new(number(&index)?, number(&count)?).context("JOB_COMPLETION_INDEX");
     }
     bail!("none of TARPIPE_SHARD, SLURM_ARRAY_TASK_ID and JOB_COMPLETION_INDEX is set")
+}
+
+/// The part of a task in a Slurm array. Only an array without gaps that begins at 0 or 1 tells how many parts there are:
+/// any other may repeat some parts of a larger job, and a count taken from it would silently select other data.
+fn of_array(id: &str, get: Variables) -> Result<Rank> {
+    let variable = |name: &str| {
+        let text = get(name).with_context(|| format!("{name} is not set: {HINT}"))?;
+        number(&text).with_context(|| name.to_owned())
+    };
+    let (first, last) = (variable("SLURM_ARRAY_TASK_MIN")?, variable("SLURM_ARRAY_TASK_MAX")?);
+    let count = variable("SLURM_ARRAY_TASK_COUNT")?;
+    if first > 1 || last.checked_sub(first).and_then(|span| span.checked_add(1)) != Some(count) {
+        bail!(
+            "an array of {count} tasks from {first} to {last} does not tell how many parts there are \
+             (only 0 to N-1 and 1 to N do): {HINT}"
+        );
+    }
+    let index = number(id)?.checked_sub(first).context("below SLURM_ARRAY_TASK_MIN")?;
+    new(index, count)
 }
 
 #[cfg(test)]
@@ -75,19 +100,44 @@ mod tests {
     #[test]
     fn the_environment_of_each_engine_is_understood() {
         assert_eq!(env(&[("TARPIPE_SHARD", "2/5")]).unwrap(), Rank { index: 2, count: 5 });
-        let slurm = [
-            ("SLURM_ARRAY_TASK_ID", "7"),
-            ("SLURM_ARRAY_TASK_COUNT", "4"),
-            ("SLURM_ARRAY_TASK_MIN", "1"),
-            ("SLURM_ARRAY_TASK_STEP", "2"),
-        ];
-        assert_eq!(env(&slurm).unwrap(), Rank { index: 3, count: 4 });
+        assert_eq!(array("7", "0", "7", "8").unwrap(), Rank { index: 7, count: 8 });
+        assert_eq!(array("1", "1", "8", "8").unwrap(), Rank { index: 0, count: 8 });
         assert_eq!(
             env(&[("JOB_COMPLETION_INDEX", "0"), ("JOB_COMPLETIONS", "3")]).unwrap(),
             Rank { index: 0, count: 3 }
         );
         assert!(env(&[("JOB_COMPLETION_INDEX", "0")]).is_err());
         assert!(env(&[]).is_err());
+    }
+
+    /// A Slurm task of this number in an array from `first` to `last`.
+    fn array(id: &str, first: &str, last: &str, count: &str) -> Result<Rank> {
+        env(&[
+            ("SLURM_ARRAY_TASK_ID", id),
+            ("SLURM_ARRAY_TASK_MIN", first),
+            ("SLURM_ARRAY_TASK_MAX", last),
+            ("SLURM_ARRAY_TASK_COUNT", count),
+        ])
+    }
+
+    #[test]
+    fn an_array_that_may_be_a_part_of_a_larger_one_is_refused() {
+        // --array=3,5; 0,5; 5; 2-9; 1-7:2; and numbers that Slurm never sets.
+        for [id, first, last, count] in [
+            ["3", "3", "5", "2"],
+            ["5", "0", "5", "2"],
+            ["5", "5", "5", "1"],
+            ["2", "2", "9", "8"],
+            ["7", "1", "7", "4"],
+            ["1", "1", "0", "0"],
+            ["0", "0", "18446744073709551615", "0"],
+        ] {
+            let message = format!("{:#}", array(id, first, last, count).unwrap_err());
+            assert!(message.contains("does not tell how many parts there are"), "{message}");
+            assert!(message.contains("set TARPIPE_SHARD=I/N"), "{message}");
+        }
+        let message = format!("{:#}", env(&[("SLURM_ARRAY_TASK_ID", "0")]).unwrap_err());
+        assert!(message.contains("SLURM_ARRAY_TASK_MIN is not set: set TARPIPE_SHARD=I/N"), "{message}");
     }
 
     #[test]

@@ -58,6 +58,27 @@ fn ranks_share_sources_or_the_samples_of_one() {
 }
 
 #[test]
+fn a_rank_of_an_array_that_may_be_part_of_a_larger_one_is_refused() {
+    let folder = three();
+    let array = |id: &str, first: &str, last: &str, count: &str| {
+        let run = words("tarcat", "--shard env a.tar").cwd(folder.path()).env("SLURM_ARRAY_TASK_ID", id);
+        let run = run.env("SLURM_ARRAY_TASK_MIN", first).env("SLURM_ARRAY_TASK_MAX", last);
+        run.env("SLURM_ARRAY_TASK_COUNT", count)
+    };
+    assert_eq!(names(&array("2", "1", "5", "5").ok()), ["a/s1.txt", "a/s1.json"]);
+    // sbatch --array=3,5
+    let done = array("3", "3", "5", "2").done().status(2);
+    done.stderr_has("an array of 2 tasks from 3 to 5 does not tell how many parts there are")
+        .stderr_has("TARPIPE_SHARD");
+    assert_eq!(names(&array("3", "3", "5", "2").env("TARPIPE_SHARD", "3/5").ok()), ["a/s3.txt", "a/s3.json"]);
+    let done =
+        words("tarcat", "--shard env a.tar").cwd(folder.path()).env("JOB_COMPLETION_INDEX", "0").done().status(2);
+    done.stderr_has("JOB_COMPLETION_INDEX without JOB_COMPLETIONS");
+    let done = words("tarcat", "--shard env a.tar").cwd(folder.path()).env("TARPIPE_SHARD", "5/5").done().status(2);
+    done.stderr_has("TARPIPE_SHARD: part 5 of 5: parts are counted from 0");
+}
+
+#[test]
 fn select_looks_at_keys_and_contents() {
     let folder = three();
     let select = |expr: &str| {

@@ -114,6 +114,26 @@ fn slurm_holds_several_arrays_steps_of_an_allocation_and_dependencies() {
 
 #[test]
 #[ignore = "needs Slurm: scripts/test --engines"]
+fn an_array_gives_its_tasks_their_ranks_only_when_it_is_whole() {
+    let slurm = slurm();
+    slurm.bash("for i in 0 1 2 3; do echo $i >$i.txt; done; tar cf in.tar *.txt; rm *.txt").ok();
+    let array = |tasks: &str| {
+        let task =
+            "tarcat --shard env in.tar 2>said-$SLURM_ARRAY_TASK_ID | tar t | tr '\\n' ' ' >got-$SLURM_ARRAY_TASK_ID";
+        let script = format!(
+            "sbatch --wait --quiet -o /dev/null --array={tasks} --wrap \"$TASK\" || true; tail -n +1 got-*; rm got-*"
+        );
+        slurm.bash(&script).env("TASK", task).done().status(0).stdout_text()
+    };
+    let whole = "==> got-1 <==\n0.txt 3.txt \n==> got-2 <==\n1.txt \n==> got-3 <==\n2.txt ";
+    assert_eq!(array("1-3"), whole);
+    assert_eq!(array("2,3"), "==> got-2 <==\n\n==> got-3 <==\n");
+    let said = fs::read_to_string(slurm.path("said-3")).unwrap();
+    assert!(said.contains("an array of 2 tasks from 2 to 3 does not tell how many parts"), "{said}");
+}
+
+#[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
 fn a_dataset_is_made_by_jobs_of_so_many_shards_each() {
     let slurm = slurm();
     let web = Web::start(|asked, wire| match asked.path.as_str() {
