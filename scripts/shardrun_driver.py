@@ -10,12 +10,18 @@ record DIR` at once. A task that could not work, or whose worker or node died, i
 gives up on it, its items are recorded as lost and the others go on. Works with any Spark master, `ray start` clusters,
 Ray Jobs and ray://, and in a program that has a session already: run_on_spark(context, …), run_on_ray(…).
 Needs pyspark or ray, nothing else; one file, for it is sent to the workers. The cluster is left as it was.
+
+Three files in SUBMISSION tie the driver to its shardrun, wherever in the cluster it runs: shardrun holds a lock on
+shardrun.lock, and the driver cancels its tasks and ends when that lock is gone; the driver holds driver.lock, by which
+shardrun knows that it is at work; and `shardrun cancel` creates the file cancel. Workers that see SUBMISSION note in
+started/HOST which item they begin, for `shardrun status`.
 """
 
 import argparse
 import collections
 import concurrent.futures
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -26,6 +32,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 Task = collections.namedtuple("Task", "stdin items")  # what `shardrun item` reads; the numbers of its items
@@ -42,17 +49,19 @@ class Trouble(Exception):
 # On a worker.
 
 
-def work(stdin, program):
-    """Result lines of a task by its stdin; raises, so that the engine repeats it, when the worker could not work.
+def work(stdin, items, program, started=None):
+    """Result lines of a task; raises, so that the engine repeats it, when the worker could not work. Items that begin are
+    noted in the folder `started`, where it can be seen from here.
 
     A shardrun stays for the next task of this process. It is kept where no copy of this function, of which engines send
     many, is in the way; another program, or another version of it, is started anew."""
     program = program if os.access(program, os.X_OK) else shutil.which("shardrun") or program
     stay = vars(sys).setdefault("_shardruns", {})
-    lines, child, which = [], None, None
+    lines, child, which, items = [], None, None, iter(items)
     try:
         which = program, os.stat(program).st_mtime_ns
         child = stay.pop(which, None) or serve(program)
+        note_start(started, next(items, None))
         child.stdin.write(stdin)
         child.stdin.flush()
         for line in child.stdout:
@@ -60,6 +69,7 @@ def work(stdin, program):
                 stay[which], child = child, None
                 return lines
             lines.append(line.rstrip("\n"))
+            note_start(started, next(items, None))
         trouble = f"{program} item ended too early on {os.uname().nodename}"
     except OSError as err:
         trouble = f"{program}: {err.strerror} on {os.uname().nodename}"
@@ -69,6 +79,19 @@ def work(stdin, program):
                 child.stdin.close()
             child.stdout.read()
     raise Trouble(trouble, lines)
+
+
+def note_start(started, item):
+    """Appends the item and the time to this host's file: several workers of a host write it, each line at once."""
+    if started is None or item is None:
+        return
+    with contextlib.suppress(OSError):  # a worker that does not see the folder does its work all the same
+        path = os.path.join(started, os.uname().nodename)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(file, f"{item} {time.time():.3f}\n".encode())
+        finally:
+            os.close(file)
 
 
 def serve(program):
@@ -134,8 +157,9 @@ class Record:
 # Spark: one job, a Spark task each.
 
 
-def run_on_spark(context, tasks, program, record):
-    """Runs tasks in a SparkContext; `record` takes their lines. Ends early after too many failures."""
+def run_on_spark(context, tasks, program, record, started=None):
+    """Runs tasks in a SparkContext; `record` takes their lines, `started` is a folder that workers may see. Ends early
+    after too many failures."""
     from pyspark.accumulators import AccumulatorParam
 
     group = f"shardrun-{os.getpid()}"
@@ -176,7 +200,7 @@ def run_on_spark(context, tasks, program, record):
         last = TaskContext.get().attemptNumber() + 1 >= attempts
         for task in partition:
             try:
-                results.add(work(task.stdin, program))
+                results.add(work(*task, program, started))
             except Trouble as err:
                 # A job that gives up on one task would lose the others: the trouble itself is the last result.
                 if not last:
@@ -263,8 +287,9 @@ WAITING = 10_000  # tasks at most that Ray knows of
 PAUSE = 0.05  # seconds in which results gather
 
 
-def run_on_ray(tasks, program, record, parallel=0, options=None):
-    """Runs tasks on the Ray that is connected; `record` takes their lines. Ends early after too many failures."""
+def run_on_ray(tasks, program, record, started=None, parallel=0, options=None):
+    """Runs tasks on the Ray that is connected; `record` takes their lines, `started` is a folder that workers may see.
+    Ends early after too many failures."""
     import ray
 
     if __name__ != "__main__":
@@ -280,7 +305,7 @@ def run_on_ray(tasks, program, record, parallel=0, options=None):
     try:
         while True:
             for task in itertools.islice(waiting, 0 if record.is_over() else most - len(running)):
-                reference = remote.remote(task.stdin, program)
+                reference = remote.remote(*task, program, started)
                 future = reference.future()
                 running[future] = reference, task
                 future.add_done_callback(ended.put)
@@ -325,14 +350,27 @@ def ray(args):
         import ray
     except ImportError:
         missing("ray", "--launcher with a Python that has it")
-    ours = not ray.is_initialized()
+    ours, session = not ray.is_initialized(), None
     try:
         if ours:
-            ray.init(address=args.address, log_to_driver=False, logging_level="ERROR")
+            session = connect(ray, args.address)
         yield lambda *work: run_on_ray(*work, args.j, dict(map(option, args.settings)))
     finally:
         if ours:
             ray.shutdown()
+        if session:
+            shutil.rmtree(session, ignore_errors=True)
+
+
+def connect(ray, address):
+    """Connects to a cluster, or starts one on this machine, whose folder of sockets and logs is the result: Ray leaves it."""
+    try:
+        found = ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except ConnectionError as err:
+        hint = "" if "RAY_AUTH_MODE" in os.environ else "; set RAY_AUTH_MODE=token if the cluster requires a token"
+        raise Trouble(f"{str(err).strip().splitlines()[0]}{hint}") from err
+    node = getattr(ray._private.worker, "_global_node", None)
+    return getattr(found, "address_info", {}).get("session_dir") if getattr(node, "head", False) else None
 
 
 def option(word):
@@ -342,6 +380,61 @@ def option(word):
         return name, json.loads(value)
     except ValueError:
         return name, value
+
+
+# The ties to shardrun.
+
+LOOK_EVERY = 1  # second
+LAST_WORDS = 25  # seconds that ending the tasks may take; shardrun waits somewhat longer
+ending = threading.Event()
+
+
+def take_lock(submission):
+    """Locks driver.lock until this process ends; the file must be kept."""
+    file = open(os.path.join(submission, "driver.lock"), "a")
+    for _ in range(100):
+        with contextlib.suppress(BlockingIOError):  # somebody who looks whether it is locked holds it for a moment
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        time.sleep(0.1)
+    raise Trouble(f"{submission}: another driver is at work on this submission")
+
+
+class Owner:
+    """The shardrun that holds a submission's shardrun.lock, which has the name of its machine's boot in it."""
+
+    def __init__(self, submission):
+        self.file = open(os.path.join(submission, "shardrun.lock"))
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id")
+        self.is_here = boot.exists() and boot.read_text().strip() == self.file.read().strip()
+        # Some file systems keep locks to the machine they were taken on.
+        self.is_seen = self.is_here or not self.is_free()
+        if not self.is_seen:
+            print("shardrun: its lock is not seen on this machine: the driver will not notice its end", file=sys.stderr)
+
+    def is_free(self):
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        fcntl.flock(self.file, fcntl.LOCK_UN)
+        return True
+
+    def is_gone(self):
+        return self.is_seen and self.is_free()
+
+
+def watch(submission, owner):
+    """Interrupts the main thread when the run is cancelled or its shardrun is gone; ends the process when that takes
+    too long, as it may in an engine that does not answer. The engine then ends the tasks."""
+    cancel = os.path.join(submission, "cancel")
+    while not ending.wait(LOOK_EVERY):
+        if os.path.exists(cancel) or owner and owner.is_gone():
+            # To this thread: another one's signal would not wake it.
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+            break
+    time.sleep(LAST_WORDS)
+    os._exit(128 + signal.SIGTERM)
 
 
 # The command line.
@@ -355,6 +448,7 @@ def arguments():
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help=words)
     parser.add_argument("--run", required=True, metavar="DIR", help="the run's folder")
     parser.add_argument("--shardrun", default="shardrun", metavar="PATH", help="the program on the workers")
+    parser.add_argument("--owned", action="store_true", help="end when the shardrun that submitted this ends")
     parser.add_argument("-j", type=int, default=0, metavar="N", help="tasks at once (0: all that have room)")
     parser.add_argument("--master", metavar="URL", help="Spark master (default: spark-submit's, else local)")
     parser.add_argument("--address", metavar="ADDRESS", help="of Ray (default: RAY_ADDRESS, else a local Ray)")
@@ -364,16 +458,14 @@ def arguments():
 def main():
     args = arguments()
     heed_signals()
-    program = shutil.which(args.shardrun) or args.shardrun
     try:
-        tasks, max_failures = read_bundles(args.submission)
-        with {"spark": spark, "ray": ray}[args.engine](args) as run:
-            heed_signals()  # the engine has set its own
-            record = Record(program, args.run, tasks, max_failures)
-            try:
-                run(tasks, program, record)
-            finally:
-                record.close()
+        lock = take_lock(args.submission)
+        owner = Owner(args.submission) if args.owned else None
+        if not owner:  # started by hand, perhaps to go on with what was cancelled
+            pathlib.Path(args.submission, "cancel").unlink(missing_ok=True)
+        threading.Thread(target=watch, args=(args.submission, owner), daemon=True).start()
+        run_all(args)
+        lock.close()
         return 0
     except Interrupted as number:
         return 128 + number.args[0]
@@ -382,12 +474,28 @@ def main():
         return 1
 
 
+def run_all(args):
+    program = shutil.which(args.shardrun) or args.shardrun
+    tasks, max_failures = read_bundles(args.submission)
+    started = pathlib.Path(args.submission, "started")
+    started.mkdir(exist_ok=True)
+    with {"spark": spark, "ray": ray}[args.engine](args) as run:
+        heed_signals()  # the engine has set its own
+        record = Record(program, args.run, tasks, max_failures)
+        try:
+            run(tasks, program, record, str(started.absolute()))
+        finally:
+            record.close()
+
+
 def missing(package, otherwise):
     print(f"shardrun: {sys.executable} has no {package}: pip install {package}, or {otherwise}", file=sys.stderr)
     sys.exit(4)
 
 
 def heed_signals():
+    if ending.is_set():
+        return
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
 
@@ -395,6 +503,7 @@ def heed_signals():
 def interrupt(number, _frame):
     for other in (signal.SIGINT, signal.SIGTERM):
         signal.signal(other, signal.SIG_IGN)
+    ending.set()
     raise Interrupted(number)
 
 

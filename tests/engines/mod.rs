@@ -20,6 +20,9 @@ use crate::support::{Run, TempDir, bash, dir, list, status};
 const FLAKY: &str = "case {} in 1) echo x >>tries; (( $(wc -l <tries) > 2 ));; 2) [ -e mended ];; esac; echo {}";
 /// Items 0 and 1 are quick, the others are held until `go` is there; each says where it began.
 const HELD: &str = "echo $$ >>began-{}; until [ {} -lt 2 ] || [ -e go ]; do sleep 0.1; done; echo {}";
+/// The same, and leaves `beside` when the shell that had the item before is still there (a zombie is not).
+const ALONE: &str = "if [ -e began-{} ] && grep -q ') [^Z]' /proc/$(tail -n 1 began-{})/stat; then touch beside; fi; \
+    echo $$ >>began-{}; until [ {} -lt 2 ] || [ -e go ]; do sleep 0.1; done; echo {}";
 /// What the README does to every sample.
 const GRAY: &str = "tarproc -c 'gm convert sample.jpg -colorspace gray sample.ppm; rm sample.jpg' raw-{:03}.tar -o -";
 
@@ -184,6 +187,51 @@ impl Engine {
         self.clear();
     }
 
+    /// After `kill -9` of shardrun its driver ends what runs, and the same command completes it, never beside the driver.
+    fn ends_with_shardrun_and_resumes(&self) {
+        let mut killed = self.begin("", ALONE);
+        self.until_begun(&[2, 3, 4, 5]);
+        let line = "2 of 6 done (33 %), 4 running, 0 failed, 0 left";
+        until("status knows what runs", || self.status().contains(line));
+        killed.child.kill().unwrap();
+        killed.child.wait().unwrap();
+        let again = self.begin("", ALONE);
+        until("the four begin again", || self.begun() == 10);
+        fs::write(self.path("go"), "").unwrap();
+        again.ends(0);
+        assert!(!self.path("beside").exists(), "an item ran twice at once");
+        self.complete();
+        self.clear();
+    }
+
+    /// After `kill -9` of shardrun, `shardrun cancel` returns when nothing runs any more.
+    fn is_cancelled_without_shardrun(&self) {
+        let mut killed = self.begin("", HELD);
+        self.until_begun(&[2, 3, 4, 5]);
+        killed.child.kill().unwrap();
+        killed.child.wait().unwrap();
+        self.bash("${enter-} shardrun cancel run").done().status(0);
+        assert!(self.status().contains(" 0 running, 0 failed, 4 left"), "{}", self.status());
+        until("the held ones end", || !self.held().iter().any(|pid| is_alive(pid)));
+        self.clear();
+    }
+
+    /// On a terminal, the bar counts items.
+    fn shows_items_on_a_terminal(&self) {
+        let flags = &self.flags;
+        let words = format!("shardrun {flags} --run run -n 6 -o 'out-{{}}' \"$PIPELINE\"");
+        let run = self.bash("exec ${enter-} script -qefc \"$WORDS\" screen").env("PIPELINE", HELD).env("WORDS", &words);
+        let mut run = run.into_command();
+        run.stdin(Stdio::null()).stdout(Stdio::null());
+        let waiting = Waiting { child: run.spawn().unwrap(), errors: self.path("screen") };
+        let shown = || fs::read(self.path("screen")).is_ok_and(|text| has(&text, b"2 of 6 items"));
+        until("the bar shows the quick ones", shown);
+        fs::write(self.path("go"), "").unwrap();
+        waiting.ends(0);
+        self.complete();
+        self.clear();
+    }
+
     /// `shardrun cancel` ends what runs; the same command completes it.
     fn cancels_and_resumes(&self) {
         let waiting = self.begin("", HELD);
@@ -251,6 +299,10 @@ fn installed(name: &str) -> String {
 /// Not gone, and no zombie that waits for a parent to look.
 fn is_alive(pid: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn has(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|found| found == part)
 }
 
 fn parent(pid: &str) -> String {

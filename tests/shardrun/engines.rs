@@ -176,7 +176,7 @@ fn a_driver_takes_bundles_to_workers_and_results_back() {
     let path = folder.path();
     let driver = r#"#!/bin/bash
 shift; submission=$2 run=$5 shardrun=$7
-[ "$1 $3 $4 $6 $8 $9 ${10} ${11}" = "spark extra --run --shardrun -j 2 --master local[2]" ] || exit 9
+[ "$1 $3 $4 $6 $8 $9 ${10} ${11} ${12}" = "spark extra --run --shardrun -j 2 --master local[2] --owned" ] || exit 9
 for bundle in "$submission"/*.jsonl; do
   head=$(head -n 1 "$bundle")
   tail -n +2 "$bundle" | while read -r task; do
@@ -197,6 +197,53 @@ done | "$shardrun" record "$run"
     let said = text(shardrun(path, ["logs", "r", "--failed"]).ok());
     assert_eq!(said, "==> item 3 (3): the command failed with exit status 1\nsaid 3\n");
     assert!(list(path.join("r/submit-000")).contains(&"driver.py".to_owned()));
+}
+
+/// A driver that shardrun has no hold on but by the locks, as one in a cluster: it ends half a second after its owner.
+#[test]
+fn a_driver_outlives_no_shardrun_and_nothing_runs_beside_it() {
+    let folder = dir();
+    let path = folder.path();
+    let driver = r#"#!/bin/bash
+submission=$3
+[ ! -e ended ] || exit 0
+setsid bash -c 'exec 8>>"$1/driver.lock"; flock 8; touch at-work
+  until [ -e "$1/cancel" ] || flock -sn "$1/shardrun.lock" true; do sleep 0.1; done
+  sleep 0.5; touch ended "$1/over"' - "$submission" &
+until [ -e "$submission/over" ]; do sleep 0.1; done
+"#;
+    std::fs::write(path.join("launcher"), driver).unwrap();
+    bash("chmod +x launcher").cwd(path).ok();
+    let words = ["--on", "ray", "--launcher", "./launcher", "--run", "r", "-n", "1", "true"];
+    let begin = || {
+        let child = shardrun(path, words).into_command().stderr(Stdio::null()).spawn().unwrap();
+        bash("for i in {1..6000}; do [ ! -e at-work ] || exit 0; sleep 0.05; done; exit 1").cwd(path).ok();
+        child
+    };
+    let clear = || ["at-work", "ended"].iter().for_each(|name| std::fs::remove_file(path.join(name)).unwrap());
+
+    let mut killed = begin();
+    let busy = shardrun(path, ["status", "r", "--json"]).ok();
+    assert!(text(busy).contains(r#""live":true"#));
+    shardrun(path, words).done().status(1).stderr_has("another shardrun is at work on this run");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let done = shardrun(path, words).done().status(1);
+    done.stderr_has("waiting for the driver of an earlier shardrun to end").stderr_has("1 item not run");
+    assert!(path.join("ended").exists());
+    clear();
+
+    let mut killed = begin();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    shardrun(path, ["cancel", "r"]).ok();
+    assert!(path.join("ended").exists());
+    clear();
+
+    let mut ended = begin();
+    bash(&format!("kill {}", ended.id())).ok();
+    ended.wait().unwrap();
+    assert!(path.join("ended").exists(), "shardrun did not wait for its driver");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Where every item of a run stands: from the listing of outputs, the job log, and what the engine says.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use tarpipe::secret::mask;
 
@@ -67,7 +69,7 @@ impl Survey {
         };
         let standings = done.iter().zip(&records).map(standing).collect();
         let mut survey = Survey { folder: folder.clone(), plan, items, records, standings, is_live: false };
-        survey.look_here()?;
+        survey.look_here(&submissions);
         for submission in &submissions {
             survey.ask(submission)?;
         }
@@ -84,10 +86,11 @@ impl Survey {
         (0..).zip(&self.standings).filter(move |(_, found)| **found == standing).map(|(index, _)| index)
     }
 
-    /// What a process on this machine has begun and not ended.
-    fn look_here(&mut self) -> Result<()> {
-        if self.folder.holder().is_none() {
-            return Ok(());
+    /// What a process on this machine, or workers that see this folder, have begun and not ended.
+    fn look_here(&mut self, submissions: &[Submission]) {
+        let driven: Vec<&Submission> = submissions.iter().filter(|submission| engine::is_driven(submission)).collect();
+        if self.folder.holder().is_none() && driven.is_empty() {
+            return;
         }
         self.is_live = true;
         for (standing, record) in self.standings.iter_mut().zip(&self.records) {
@@ -95,14 +98,21 @@ impl Survey {
                 *standing = Standing::Running; // as a driver says
             }
         }
-        let started = std::fs::read_to_string(self.folder.path().join("started")).unwrap_or_default();
-        for line in started.lines() {
+        self.read_started(&self.folder.path().join("started"));
+        for submission in driven {
+            let hosts = std::fs::read_dir(submission.path.join("started")).into_iter().flatten().flatten();
+            hosts.for_each(|host| self.read_started(&host.path()));
+        }
+    }
+
+    /// Lines with an item and the time at which it began.
+    fn read_started(&mut self, path: &Path) {
+        for line in std::fs::read_to_string(path).unwrap_or_default().lines() {
             let Some((index, start)) = line.split_once(' ') else { continue };
             if let (Ok(index), Ok(start)) = (index.parse::<u64>(), start.parse()) {
                 self.set_running(index, start);
             }
         }
-        Ok(())
     }
 
     fn set_running(&mut self, index: u64, since: f64) {

@@ -8,16 +8,21 @@ use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 use tarpipe::child::{exit_of, wait_readable};
 use tarpipe::cli::Usage;
-use tarpipe::signals;
+use tarpipe::{messages, signals};
 
 use super::submission::Submission;
+use super::ties;
 use crate::ask::cannot_start;
+use crate::folder::Folder;
 use crate::job::Job;
 use crate::settings::Engine;
 
 const DRIVER: &str = include_str!("../../../scripts/shardrun_driver.py");
 /// How long a driver may take to end its tasks when we are ended.
 const LAST_WORDS: Duration = Duration::from_secs(30);
+/// How long to wait for a driver that was asked to end, or whose shardrun is gone: it looks every second, and then has
+/// as long as above.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The driver's word for a package that is missing.
 const MISSING: i32 = 4;
 
@@ -29,6 +34,7 @@ pub fn run(job: &Job) -> Result<()> {
     let driver = submission.path.join("driver.py");
     std::fs::write(&driver, DRIVER).with_context(|| driver.display().to_string())?;
     submission.save()?;
+    let tie = ties::tie(&submission.path)?;
     let words = words(job, &submission)?;
     let mut command = Command::new(&words[0]);
     // Its stdout is chatter; ours may be data.
@@ -36,20 +42,65 @@ pub fn run(job: &Job) -> Result<()> {
     let mut child = command.spawn().map_err(|err| cannot_start(&words[0], err))?;
     signals::guard_group(child.id());
     let exit = exit_of(&child)?;
-    let id = child.id();
+    let (id, path) = (child.id(), submission.path.clone());
     signals::before_end(move |_| {
+        _ = tie.unlock(); // for a driver that is none of the launcher's group
         signals::end_group(id, Signal::TERM);
-        _ = wait_readable(&exit, Some(Instant::now() + LAST_WORDS));
+        let until = Instant::now() + LAST_WORDS;
+        _ = wait_readable(&exit, Some(until));
+        ties::wait_for_driver(&path, Some(until.saturating_duration_since(Instant::now())));
     });
     let status = child.wait()?;
     signals::yield_to_signal();
     signals::release_group(id);
+    // A launcher that lost its cluster has not ended the driver there.
+    if ties::has_driver(&submission.path) {
+        ties::wait_for_driver(&submission.path, None);
+        signals::yield_to_signal();
+        return Ok(());
+    }
     let name = job.settings.on.name();
     match status.code() {
         Some(0) => Ok(()),
         Some(MISSING) => bail!("{name} is not installed for {} (pip install {})", words[0], package(job.settings.on)),
         _ => bail!("the driver of {name} failed ({status})"),
     }
+}
+
+/// Whether the driver of a submission is at work, or about to be.
+pub fn is_driven(submission: &Submission) -> bool {
+    matches!(submission.engine, Engine::Spark | Engine::Ray)
+        && (ties::has_owner(&submission.path) || ties::has_driver(&submission.path))
+}
+
+/// Waits for drivers whose shardrun is gone: they are about to end their tasks, and nothing may run beside them.
+pub fn await_orphans(folder: &Folder) -> Result<()> {
+    for submission in Submission::all(folder)?.iter().filter(|submission| is_driven(submission)) {
+        let path = &submission.path;
+        if ties::has_owner(path) {
+            bail!("{}: another shardrun is at work on this run", folder.path().display());
+        }
+        messages::notice(&format!("waiting for the driver of an earlier shardrun to end ({})", path.display()));
+        wait_for(submission)?;
+    }
+    Ok(())
+}
+
+/// Ends the driver of a submission and what it has running.
+pub fn cancel(submission: &Submission) -> Result<()> {
+    if !is_driven(submission) {
+        return Ok(());
+    }
+    ties::cancel(&submission.path)?;
+    wait_for(submission)
+}
+
+fn wait_for(submission: &Submission) -> Result<()> {
+    if !ties::wait_for_driver(&submission.path, Some(PATIENCE)) {
+        let (path, name) = (submission.path.display(), submission.engine.name());
+        bail!("{path}: the driver of {name} has not ended within {} s", PATIENCE.as_secs());
+    }
+    Ok(())
 }
 
 /// The command that would run.
@@ -80,5 +131,6 @@ fn words(job: &Job, submission: &Submission) -> Result<Vec<String>> {
     for (flag, value) in [("--master", &settings.master), ("--address", &settings.address)] {
         words.extend(value.iter().flat_map(|value| [flag.to_owned(), value.clone()]));
     }
+    words.push("--owned".into());
     Ok(words)
 }

@@ -1,10 +1,12 @@
 //! What runs the tasks of a job: one file an engine.
 
 mod driver;
+mod follow;
 mod k8s;
 mod local;
 mod slurm;
 mod submission;
+mod ties;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,6 +22,7 @@ use crate::settings::Engine;
 use crate::survey::{Standing, Survey};
 use crate::worker;
 
+pub use driver::is_driven;
 pub use submission::{Submission, TaskState, TaskStates};
 
 /// Between two questions whether a run is over, at first and at last; longer where an answer takes long.
@@ -32,6 +35,10 @@ pub fn run(job: &Job) -> Result<Outcome> {
     if job.todo.is_empty() {
         messages::detail(&format!("all {} are done", counted(job.items.count(), "item")));
         return Ok(Tally::of("item").into());
+    }
+    driver::await_orphans(&job.folder)?;
+    if job.settings.on != Engine::Local {
+        follow::start(job)?;
     }
     match job.settings.on {
         Engine::Local => return local::run(job),
@@ -137,7 +144,8 @@ pub fn cancel(dir: Option<&Path>) -> Result<Outcome> {
         match submission.engine {
             Engine::Slurm => slurm::cancel(&submission)?,
             Engine::K8s => k8s::cancel(&folder, &submission)?,
-            Engine::Local | Engine::Spark | Engine::Ray => {}
+            Engine::Spark | Engine::Ray => driver::cancel(&submission)?,
+            Engine::Local => {}
         }
     }
     Ok(Outcome::default())
