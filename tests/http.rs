@@ -97,6 +97,19 @@ fn a_refused_upload_is_a_failure() {
 }
 
 #[test]
+fn an_upload_that_is_sent_elsewhere_is_not_taken_for_stored() {
+    for status in ["301 Moved Permanently", "302 Found", "303 See Other", "307 Temporary Redirect"] {
+        let server = Server::start(move |request, _, stream| match request.method.as_str() {
+            "PUT" => respond(stream, status, "Location: /login\r\n", b"", 0),
+            _ => respond(stream, "200 OK", "", b"who are you?", usize::MAX),
+        });
+        let url = format!("{}/x.tar", server.url);
+        let done = run("tarcat", ["-o", &url]).stdin(Archive::of_samples(3).whole()).done().status(1);
+        done.stderr(&format!("tarcat: {url}: the server answers {status}"));
+    }
+}
+
+#[test]
 fn commands_stand_for_schemes() {
     let folder = dir();
     let archive = Archive::of_samples(2).whole();

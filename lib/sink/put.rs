@@ -69,7 +69,9 @@ impl Read for Body {
 }
 
 fn put(url: &str, body: Body) -> Result<()> {
-    let request = source::agent().put(url).header("Content-Type", "application/x-tar");
+    // A redirected PUT would become a GET, and its answer would be taken for that to the upload.
+    let request = source::agent().put(url).config().max_redirects(0).build();
+    let request = request.header("Content-Type", "application/x-tar");
     let response =
         request.send(SendBody::from_owned_reader(body)).map_err(|err| anyhow!(source::transport_error(err)))?;
     if !response.status().is_success() {

@@ -144,7 +144,11 @@ fn files(name: &str) -> Result<Vec<String>> {
     if !path.contains(['*', '?', '[']) || Path::new(path).exists() {
         return Ok(vec![name.to_owned()]);
     }
-    let found: Vec<String> = glob::glob(path)?.flatten().map(|path| path.to_string_lossy().into_owned()).collect();
+    let mut found = Vec::new();
+    for entry in glob::glob(path)? {
+        // A folder that cannot be read may hold tables.
+        found.push(entry?.to_string_lossy().into_owned());
+    }
     if found.is_empty() {
         bail!("{name}: no such file");
     }

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use rustix::io::Errno;
 use tarpipe::sample::Sample;
 use tarpipe::sink::host;
 use tarpipe::{signals, source};
@@ -70,7 +71,11 @@ impl Files {
     pub fn finish(mut self) -> Result<()> {
         let explain = || format!("{}: cannot put the folder in its place", self.target.display());
         // One call for all files; a file system without it is none that could lose them.
-        _ = File::open(&self.folder).map(|folder| rustix::fs::syncfs(&folder));
+        let folder = File::open(&self.folder).with_context(explain)?;
+        match rustix::fs::syncfs(&folder) {
+            Err(Errno::NOSYS | Errno::INVAL) => {}
+            synced => synced.with_context(explain)?,
+        }
         if self.target.exists() {
             fs::remove_dir_all(&self.target).with_context(explain)?;
         }
