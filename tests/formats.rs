@@ -226,8 +226,20 @@ fn labels_and_dumps_of_gnu_tar_are_no_members() {
         let summary = if dumped { "tarcat: 2 samples; dropped 1 (1 directory)" } else { "" };
         let done = run("tarcat", [archive]).cwd(folder.path()).done().status(0).stderr(summary);
         let found: Vec<(String, Vec<u8>)> = members(&done.stdout());
-        assert_eq!(found, [("tree/a.txt".into(), b"1".to_vec()), ("tree/b.txt".into(), b"2".to_vec())], "{archive}");
+        let expected = [("tree/a.txt".into(), b"1".to_vec()), ("tree/b.txt".into(), b"2".to_vec())];
+        assert_eq!(found, expected, "{archive}");
+        let sorted = run("tarsort", [archive]).cwd(folder.path()).done().status(0).stdout();
+        assert_eq!(members(&sorted), expected, "{archive} sorted");
+        let split = format!("tarsplit -q -n 1 -o '{archive}-%d.tar' {archive} && tarcat {archive}-*.tar");
+        assert_eq!(members(&bash(&split).cwd(folder.path()).ok()), expected, "{archive} split");
     }
+    // A name that is too long for the header of a label is not that of the member after it.
+    let archive = crate::support::Archive::new()
+        .entry(b"././@LongLink", tar::EntryType::GNULongName, &[b'x'; 150])
+        .entry(b"label", tar::EntryType::new(b'V'), b"")
+        .file("a.txt", b"1")
+        .whole();
+    assert_eq!(names(&run("tarcat", ["-"]).stdin(archive).ok()), ["a.txt"]);
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl Reader {
     /// the end of the input, so that whoever writes it is not cut off.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, Fault> {
         self.skip_data()?;
-        let offset = self.offset();
+        let mut offset = self.offset();
         let mut extended = Extended::default();
         let mut blocks = Vec::with_capacity(BLOCK);
         loop {
@@ -100,11 +100,10 @@ impl Reader {
                 Block::LongLink => {
                     self.extension(&block, Some(&mut blocks))?;
                 }
-                // Its size field is blank in most.
                 Block::Label => {
-                    let size = header::size(&block).unwrap_or(0);
-                    (self.remaining, self.padding) = (size, padding(size));
-                    self.skip_data()?;
+                    self.skip_label(&block)?;
+                    // What stood before it was said of the label.
+                    (offset, extended, blocks) = (self.offset(), Extended::default(), Vec::new());
                 }
                 Block::Continuation => return Err(self.continuation()),
             }
@@ -215,6 +214,13 @@ impl Reader {
             raw.resize(raw.len() + pad, 0);
         }
         Ok(data)
+    }
+
+    /// Labels have no data, and most a blank for its size.
+    fn skip_label(&mut self, block: &[u8; BLOCK]) -> Result<(), Fault> {
+        let size = header::size(block).unwrap_or(0);
+        (self.remaining, self.padding) = (size, padding(size));
+        self.skip_data()
     }
 
     fn take_pax(&self, extended: &mut Extended, records: &[u8]) -> Result<(), Fault> {

@@ -254,13 +254,13 @@ mod tests {
     #[test]
     fn a_cut_is_noticed_wherever_it_is() {
         let text: Vec<u8> =
-            (0..40_000_u32).flat_map(|i| format!("{}\n", i.wrapping_mul(2_654_435_761)).into_bytes()).collect();
+            (0..12_000_u32).flat_map(|i| format!("{}\n", i.wrapping_mul(2_654_435_761)).into_bytes()).collect();
         for format in ["gzip", "zstd", "xz:1", "bzip2:1", "lz4"] {
             let one = compress(format, &text, 1);
             let whole = [one.clone(), one.clone()].concat();
             let ends = [one.len(), whole.len()];
-            let near = |end: usize| end.saturating_sub(40)..end + 40;
-            let cuts = (1..60).chain((60..whole.len()).step_by(509)).chain(near(ends[0])).chain(near(ends[1]));
+            let near = |end: usize| end - 20..end + 20;
+            let cuts = (1..30).chain((30..whole.len()).step_by(4099)).chain(near(ends[0])).chain(near(ends[1]));
             for cut in cuts.filter(|cut| *cut <= whole.len()) {
                 let decoded = decompress(whole[..cut].to_vec());
                 let lines = ends.iter().position(|end| *end == cut).map(|at| at + 1);
@@ -290,7 +290,7 @@ mod tests {
             ("lz4", [skippable(0), skippable(100_000)].concat()),
         ] {
             let one = compress(format, &data()[..1000], 1);
-            let packed = [&one, &between, &one, &between].concat();
+            let packed = [&one[..], &between, &one, &between].concat();
             assert_eq!(decompress(packed.clone()).unwrap().len(), 2000, "{format}");
             if between[0] == 0x5a {
                 assert_eq!(
@@ -298,7 +298,7 @@ mod tests {
                     2000,
                     "{format} after a skippable frame"
                 );
-                let cut = [&one, &between[..between.len() - 1]].concat();
+                let cut = [&one[..], &between[..between.len() - 1]].concat();
                 assert_eq!(decompress(cut).unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "{format}");
                 assert!(decompress(between).unwrap().is_empty());
             }
@@ -320,7 +320,7 @@ mod tests {
         for format in ["gzip", "zstd", "xz:1", "bzip2", "lz4"] {
             let packed = compress(format, &data()[..1000], 1);
             let format = format.parse::<Compression>().unwrap().format();
-            assert_eq!(recognise(&packed[..HEAD]), Some(format));
+            assert_eq!(recognise(&packed[..packed.len().min(HEAD)]), Some(format));
             let mut header = tar::Header::new_ustar();
             header.as_mut_bytes()[..10].copy_from_slice(&packed[..10]);
             header.set_size(0);
