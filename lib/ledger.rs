@@ -30,6 +30,9 @@ impl Column {
     }
 }
 
+/// The formats of reports.
+const FORMATS: [&str; 3] = [".jsonl", ".csv", ".parquet"];
+
 /// Rows of a parquet row group: what is held in memory.
 const ROW_GROUP: usize = 16_384;
 
@@ -46,17 +49,23 @@ enum Kind {
 }
 
 impl Ledger {
+    /// The suffix of a report's name, with its dots: the format, then the compression if there is one. Any other
+    /// suffix is a usage error.
+    pub fn suffix(name: &str) -> Result<&str> {
+        let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
+        match FORMATS.iter().find(|format| plain.ends_with(*format)) {
+            Some(format) => Ok(&name[plain.len() - format.len()..]),
+            None => bail!(Usage(format!("{name}: a report ends in .jsonl, .csv or .parquet"))),
+        }
+    }
+
     /// Creates a report; the suffix chooses its format.
     pub fn create(name: &str, columns: &'static [Column]) -> Result<Self> {
-        let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
-        let suffix = plain.rsplit_once('.').map_or("", |(_, suffix)| suffix);
-        if !["jsonl", "csv", "parquet"].contains(&suffix) {
-            bail!(Usage(format!("{name}: a report ends in .jsonl, .csv or .parquet")));
-        }
+        let suffix = Ledger::suffix(name)?;
         let sink = Sink::create(name, Options::default())?;
         let kind = match suffix {
-            "jsonl" => Kind::Jsonl(sink, Vec::new()),
-            "csv" => Kind::Csv(Box::new(csv_writer(sink, columns)?)),
+            _ if suffix.starts_with(".jsonl") => Kind::Jsonl(sink, Vec::new()),
+            _ if suffix.starts_with(".csv") => Kind::Csv(Box::new(csv_writer(sink, columns)?)),
             _ => Kind::Parquet(Box::new(Groups::begin(sink, batch(columns, &[])?.schema())?), Vec::new()),
         };
         Ok(Ledger { columns, kind })

@@ -94,7 +94,7 @@ fn every_row_is_in_the_report_whatever_its_format() {
         let rows: Vec<Value> = seen.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let codes: Vec<&str> = rows.iter().map(|row| row["code"].as_str().unwrap_or("")).collect();
         assert_eq!(codes, ["", "http_4xx", "bad_url", "bad_row"], "{name}");
-        assert_eq!((&rows[0]["status"], &rows[1]["http_status"]), (&"success".into(), &404.into()), "{name}");
+        assert_eq!((&rows[0]["status"], &rows[1]["http_status"]), (&"handed_on".into(), &404.into()), "{name}");
     }
     fetch("--report r.txt").cwd(folder.path()).fails(2, "fetch: r.txt: a report ends in .jsonl, .csv or .parquet");
 }
@@ -372,8 +372,9 @@ fn a_signal_ends_it_with_a_report_of_what_was_not_done() {
     assert_eq!(status(child.wait().unwrap()), 143);
     assert_eq!(crate::support::list(folder.path()), ["r.jsonl"]);
     let rows = report(&folder.path().join("r.jsonl"));
-    assert_eq!(rows.len(), 5);
-    assert_eq!(rows["000000000"]["status"], "success");
+    // The last one says that the table had not come to its end.
+    assert_eq!((rows.len(), &rows[""]["status"]), (6, &"unread".into()));
+    assert_eq!(rows["000000000"]["code"], "not_kept");
     for key in ["000000001", "000000002", "000000003", "000000004"] {
         assert_eq!(rows[key]["code"], "interrupted", "{key}");
     }

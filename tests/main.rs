@@ -12,6 +12,7 @@ mod fetch;
 mod fetch_connections;
 mod fetch_hostile;
 mod fetch_protocols;
+mod fetch_report;
 mod fetch_video;
 mod formats;
 mod hostile;

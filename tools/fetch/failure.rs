@@ -38,6 +38,10 @@ pub enum Code {
     BadRow,
     /// The row's key cannot be the key of a sample.
     BadKey,
+    /// The sample before it in the output has the same key.
+    DuplicateKey,
+    /// The row was fetched and written, but the run ended before its output was complete.
+    NotKept,
 }
 
 impl Code {
@@ -71,6 +75,8 @@ impl Code {
             Code::File => "file",
             Code::BadRow => "bad_row",
             Code::BadKey => "bad_key",
+            Code::DuplicateKey => "duplicate_key",
+            Code::NotKept => "not_kept",
         }
     }
 

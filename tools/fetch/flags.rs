@@ -31,7 +31,12 @@ use super::ytdlp::Recipe;
 ///
 /// dns, connect, tls, timeout, stalled, http_3xx, http_4xx, http_429, http_5xx, too_large, too_small,
 /// empty, mime, robots, opt_out, blocked_address, bad_url, redirect_loop, hash_mismatch, truncated,
-/// interrupted, protocol (not HTTP), command and blocked (--via), file (file: URLs), bad_row, bad_key.
+/// interrupted, protocol (not HTTP), command and blocked (--via), file (file: URLs), bad_row, bad_key, duplicate_key
+/// (the sample before has the same key), not_kept (fetched, but the run ended before its output was complete).
+///
+/// The status of all other rows is success once the output is complete, or handed_on where it is stdout, a fifo or
+/// a device: whether those samples are kept is for the next program to say. If a run is stopped before it has read all
+/// rows, the last row of its report has the status unread and no key.
 ///
 /// Samples come in the order of the rows. Addresses inside (private, loopback, link-local, metadata
 /// services) are refused, also after redirects and name lookups. Opt-outs in headers are honoured.
@@ -124,7 +129,10 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
     pub max_wait: Duration,
 
-    /// Fetch only the rows whose key failed in this report, of any of the three kinds
+    /// Fetch only the rows whose key this report does not list as success or handed_on
+    ///
+    /// Keys that are not in the report are fetched only if its run ended before it had read all rows (status unread).
+    /// After a pipeline that failed behind fetch, fetch all rows again: handed_on does not say that a sample was kept.
     #[arg(long, value_name = "REPORT")]
     pub retry_from: Option<String>,
 

@@ -16,10 +16,12 @@ mod flags;
 mod hash;
 mod hosts;
 mod http1;
+mod journal;
 mod kind;
 mod optout;
 mod output;
 mod promise;
+mod report;
 mod request;
 mod resolve;
 mod retry;
@@ -37,21 +39,25 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use tarpipe::cli::{self, Outcome};
+use tarpipe::pool::Bug;
 use tarpipe::{messages, signals};
 use tokio::sync::{mpsc, watch};
 
 use flags::Args;
+use journal::Journal;
 use output::Output;
-use schedule::{Done, Ends, Gauges};
+use report::Report;
+use rows::Extent;
+use schedule::{Ends, Gauges};
 use stats::Stats;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// How long a signal waits for the report.
-const LAST_WORDS: Duration = Duration::from_millis(1500);
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     cli::main(run)
@@ -59,60 +65,66 @@ fn main() -> ExitCode {
 
 fn run(args: Args) -> Result<Outcome> {
     let source = args.source()?;
+    let report = args.report.as_deref().map(|name| Report::create(name, &args.output.output)).transpose()?;
     let mut output = Output::create(&args)?;
     if args.insecure {
         messages::notice("certificates are not verified (--insecure)");
     }
     let gauges = Arc::new(Gauges::default());
     let stats = Stats::start(args.stats.as_deref(), &gauges)?;
+    let extent = Arc::new(Extent::default());
     let (row_sender, rows) = mpsc::channel(rows::BATCHES);
     let (done, results) = mpsc::channel(4);
     let (stop, interrupt) = watch::channel(false);
-    let reader = rows::start(source, args.retry_from.as_deref(), row_sender)?;
+    let reader = rows::start(source, args.retry_from.as_deref(), row_sender, Arc::clone(&extent))?;
     let engine = engine::start(&args, Ends { rows, done, interrupt, gauges })?;
-    let ended = listen(stop.clone());
-    write(&mut output, results, &stats, &stop)?;
-    if *stop.borrow() {
-        // The signal that stopped the run ends the process, once it knows of the report.
-        output.finish_report()?;
-        drop(ended);
-        signals::yield_to_signal();
-    }
-    engine.join()?;
-    reader.join()?;
-    stats.finish()?;
-    Ok(Outcome { tally: output.finish()?, max_failures: args.max_failures })
-}
-
-/// Lets a signal stop the run first and wait until the report is whole.
-fn listen(stop: watch::Sender<bool>) -> std::sync::mpsc::Sender<()> {
-    let (ended, wait) = std::sync::mpsc::channel();
-    signals::before_end(move |_| {
-        _ = stop.send(true);
-        _ = wait.recv_timeout(LAST_WORDS);
+    let journal = Arc::new(Journal::new(report, stats, results, stop, extent));
+    listen(Arc::clone(&journal));
+    let ended = write(&mut output, &journal).and_then(|()| match journal.is_stopped() {
+        true => Ok(()),
+        false => engine.join().and_then(|()| reader.join()),
     });
-    ended
-}
-
-/// Writes results as they come. When the output fails, the rest is reported as not done.
-fn write(
-    output: &mut Output,
-    mut results: mpsc::Receiver<Vec<Done>>,
-    stats: &Stats,
-    stop: &watch::Sender<bool>,
-) -> Result<()> {
-    let mut broken = None;
-    while let Some(batch) = results.blocking_recv() {
-        for done in batch {
-            let is_over = *stop.borrow();
-            if let Err(err) = output.add(done, is_over, stats) {
-                broken.get_or_insert(err);
-                _ = stop.send(true);
+    let ended = ended.and_then(|()| journal.commit(|| output.finish()));
+    match ended {
+        Ok(Some(tally)) => Ok(Outcome { tally, max_failures: args.max_failures }),
+        Ok(None) => {
+            // The signal that stopped the run ends the process, once the report is written.
+            signals::yield_to_signal();
+            Err(anyhow!(Bug))
+        }
+        Err(err) => {
+            // A failed archive is gone by now: the report may need its room on the disk.
+            let reported = journal.abandon();
+            if let Err(second) = reported {
+                messages::error(&format!("{second:#}"));
             }
+            Err(err)
         }
     }
-    match broken {
-        Some(err) => output.finish_report().and(Err(err)),
-        None => Ok(()),
+}
+
+/// Lets a signal stop the run, and wait for its report.
+fn listen(journal: Arc<Journal>) {
+    signals::before_end(move |_| {
+        let (ended, wait) = std::sync::mpsc::channel();
+        // On a thread of its own: no disk and no store may keep the signal from ending the process.
+        let wind_up = move || {
+            journal.wind_up();
+            _ = ended.send(());
+        };
+        if std::thread::Builder::new().name("report".into()).spawn(wind_up).is_ok() {
+            _ = wait.recv_timeout(LAST_WORDS);
+        }
+    });
+}
+
+/// Writes rows as they are done. When the output fails, those that follow are reported as interrupted.
+fn write(output: &mut Output, journal: &Journal) -> Result<()> {
+    let mut result = Ok(());
+    while let Some(done) = journal.next(|done| output.judge(done)) {
+        let written = if journal.is_stopped() { Ok(()) } else { output.write(done) };
+        let settled = journal.settle(written);
+        result = result.and(settled);
     }
+    result
 }

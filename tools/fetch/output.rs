@@ -1,110 +1,81 @@
-//! What becomes of a row that is done: a sample and a line of the report, or the line alone.
+//! The archive: what a finished row becomes in it.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
-use tarpipe::ledger::Ledger;
-use tarpipe::report::Tally;
 use tarpipe::sample::{Member, Sample};
 use tarpipe::secret::mask_users;
 use tarpipe::shard::Shard;
-use tarpipe::{messages, name, passed, progress};
+use tarpipe::{messages, name, passed};
 
 use super::attempt::{File, Job};
-use super::entry::Entry;
+use super::entry::final_url;
 use super::failure::{Code, Failure};
 use super::flags::Args;
 use super::hash::Hash;
-use super::request::Trace;
 use super::schedule::Done;
-use super::stats::Stats;
 
-/// The archive and the report.
+/// The archive.
 pub struct Output {
-    archive: Shard,
-    report: Option<Ledger>,
+    /// None after it has failed: what it took on the disk is free again.
+    archive: Option<Shard>,
+    /// The key of the sample written last.
+    last_key: Option<String>,
     hash: Hash,
     pass_failed: bool,
-    tally: Tally,
 }
 
 impl Output {
     pub fn create(args: &Args) -> Result<Self> {
-        let report = args.report.as_deref().map(|name| Ledger::create(name, Entry::COLUMNS)).transpose()?;
-        let archive = args.output.create(&args.parallel)?;
-        Ok(Output { archive, report, hash: args.hash, pass_failed: args.pass_failed, tally: Tally::default() })
+        let archive = Some(args.output.create(&args.parallel)?);
+        Ok(Output { archive, last_key: None, hash: args.hash, pass_failed: args.pass_failed })
     }
 
-    /// Writes one row. When the run is over already, its sample goes nowhere and the row is
-    /// reported as not done.
-    pub fn add(&mut self, done: Done, is_over: bool, stats: &Stats) -> Result<()> {
-        let Done { mut job, mut failure } = done;
-        if is_over && failure.is_none() {
-            failure = Some(Failure::lasting(Code::Interrupted, "interrupted before it was written"));
+    /// Fails a row that was fetched and cannot become a sample of this archive.
+    pub fn judge(&self, done: &mut Done) {
+        if done.failure.is_none() {
+            done.failure = self.refuse(&done.job.row.key);
         }
-        if failure.is_none() {
-            failure =
-                name::check_key(&job.row.key).err().map(|unfit| Failure::lasting(Code::BadKey, unfit.to_string()));
+    }
+
+    fn refuse(&self, key: &str) -> Option<Failure> {
+        if let Err(unfit) = name::check_key(key) {
+            return Some(Failure::lasting(Code::BadKey, unfit.to_string()));
         }
-        let entry = self.entry(&job, failure.as_ref());
-        let mut written = Ok(());
-        match &failure {
-            None => written = self.archive.write(&self.sample(&mut job)),
-            Some(failure) => {
-                messages::detail(&format!("{}: {}", job.url(), failure.why));
-                self.tally.fail(failure.code.name());
-                progress::add_failed();
-                if failure.ends_run && !is_over {
-                    written = Err(anyhow!(failure.why.clone()));
-                } else if self.pass_failed && !is_over && failure.code != Code::BadKey {
-                    written = self.archive.write(&failed_sample(&mut job, failure));
-                }
-            }
+        // Readers would take the two for one sample.
+        let is_repeated = self.last_key.as_deref() == Some(key);
+        is_repeated.then(|| Failure::lasting(Code::DuplicateKey, format!("the sample before it has the key {key} too")))
+    }
+
+    /// Writes the sample of one row, or what --pass-failed leaves of it.
+    pub fn write(&mut self, done: Done) -> Result<()> {
+        let Done { mut job, failure } = done;
+        let Some(failure) = failure else {
+            let sample = self.sample(&mut job);
+            return self.write_sample(&sample);
+        };
+        messages::detail(&format!("{}: {}", job.url(), failure.why));
+        if failure.ends_run {
+            bail!(failure.why);
         }
-        if written.is_ok() && failure.is_none() {
-            self.tally.done();
-            progress::add_sample();
-            progress::add_bytes(entry.bytes);
+        if self.pass_failed && self.refuse(&job.row.key).is_none() {
+            return self.write_sample(&failed_sample(&mut job, &failure));
         }
-        stats.add(failure.as_ref().map(|failure| failure.code), entry.bytes);
-        if let Some(report) = &mut self.report {
-            let entry = match written {
-                Ok(()) => entry,
-                Err(_) => Entry { code: Some(Code::Interrupted.name()), ..entry },
-            };
-            report.add(entry.into_row())?;
+        Ok(())
+    }
+
+    fn write_sample(&mut self, sample: &Sample) -> Result<()> {
+        let Some(archive) = &mut self.archive else { return Ok(()) };
+        let written = archive.write(sample);
+        match written {
+            Ok(()) => self.last_key = Some(sample.key.clone()),
+            Err(_) => self.archive = None,
         }
         written
     }
 
-    /// Completes the archive and the report.
-    pub fn finish(mut self) -> Result<Tally> {
-        self.finish_report()?;
-        self.archive.finish()?;
-        Ok(self.tally)
-    }
-
-    /// Completes the report alone, for a run whose archive is lost.
-    pub fn finish_report(&mut self) -> Result<()> {
-        self.report.take().map_or(Ok(()), Ledger::finish)
-    }
-
-    fn entry(&self, job: &Job, failure: Option<&Failure>) -> Entry {
-        let hashes: Vec<&str> = job.files.iter().map(|file| file.hash.as_str()).collect();
-        let first = job.files.first();
-        let trace = first.map_or(&job.trace, |file| &file.trace);
-        Entry {
-            key: job.row.key.clone(),
-            url: mask_users(if failure.is_some() { job.url() } else { job.row.url(0) }).into_owned(),
-            code: failure.map(|failure| failure.code.name()),
-            error_message: failure.map(|failure| mask_users(&failure.why).into_owned()),
-            http_status: trace.http_status,
-            final_url: final_url(trace),
-            bytes: job.files.iter().map(|file| file.data.len() as u64).sum(),
-            mime: first.map(|file| file.mime.clone()).or_else(|| trace.mime.clone()),
-            attempts: job.attempts,
-            milliseconds: job.spent.as_millis() as u64,
-            hash: failure.is_none().then(|| hashes.join(" ")).filter(|hash| !hash.is_empty()),
-        }
+    /// Completes the archive.
+    pub fn finish(self) -> Result<()> {
+        self.archive.map_or(Ok(()), |archive| archive.finish().map(drop))
     }
 
     fn sample(&self, job: &mut Job) -> Sample {
@@ -150,11 +121,6 @@ impl Output {
         }
         facts
     }
-}
-
-/// Where redirects led, without the password for it.
-fn final_url(trace: &Trace) -> Option<String> {
-    trace.final_url.as_deref().map(|url| mask_users(url).into_owned())
 }
 
 /// Every column of the row. The password in a URL opened it, and goes no further.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -58,34 +58,46 @@ impl Stats {
         Ok(Stats(shared))
     }
 
-    /// Counts one row.
-    pub fn add(&self, failed: Option<Code>, bytes: u64) {
+    /// Counts one row, which failed under this code if there is one.
+    pub fn add(&self, failed: Option<&'static str>, bytes: u64) {
         if self.0.file.is_none() {
             return;
         }
-        let mut counts = self.0.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.0.counts();
         counts.bytes += bytes;
         match failed {
             None => counts.success += 1,
             Some(code) => {
                 counts.failed += 1;
-                *counts.codes.entry(code.name()).or_default() += 1;
+                *counts.codes.entry(code).or_default() += 1;
             }
         }
     }
 
-    /// Writes the final counts.
-    pub fn finish(&self) -> Result<()> {
+    /// Writes the final counts. Without the archive no row was a success.
+    pub fn finish(&self, is_kept: bool) -> Result<()> {
+        if !is_kept {
+            let mut counts = self.0.counts();
+            let lost = std::mem::take(&mut counts.success);
+            counts.failed += lost;
+            if lost > 0 {
+                *counts.codes.entry(Code::NotKept.name()).or_default() += lost;
+            }
+        }
         self.0.write()
     }
 }
 
 impl Shared {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn write(&self) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let seconds = self.began.elapsed().as_secs_f64();
         let text = {
-            let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            let counts = self.counts();
             let rows = counts.success + counts.failed;
             json!({
                 "seconds": seconds,

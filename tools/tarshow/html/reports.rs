@@ -80,7 +80,7 @@ impl Visitor for Report {
     fn row(&mut self, row: &Row<'_>) -> Result<Flow> {
         let text = |name| row.get(name).and_then(Cell::text);
         let number = |name| text(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-        let failed = text("status").is_some_and(|status| status != "success");
+        let failed = text("status").is_some_and(|status| !matches!(status.as_ref(), "success" | "handed_on"));
         if failed {
             let code = text("code").filter(|code| !code.is_empty()).unwrap_or("unknown".into());
             let known = self.codes.len() < MAX_CODES || self.codes.contains_key(code.as_ref());
