@@ -10,6 +10,7 @@ mod engines;
 mod exhausted;
 mod fetch;
 mod fetch_connections;
+mod fetch_headers;
 mod fetch_hostile;
 mod fetch_protocols;
 mod fetch_report;

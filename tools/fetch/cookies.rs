@@ -1,8 +1,8 @@
 //! Cookies inside one redirect chain: set by one hop, sent to the next, forgotten at its end.
 
-use hyper::HeaderMap;
-use hyper::header::{HeaderValue, SET_COOKIE};
-use url::Url;
+use hyper::header::{COOKIE, HeaderValue, SET_COOKIE};
+use hyper::{HeaderMap, Request};
+use url::{Host, Url};
 
 /// More from one chain is nonsense.
 const MAX_COOKIES: usize = 50;
@@ -36,11 +36,18 @@ impl Cookies {
         }
     }
 
-    /// The Cookie header for `url`.
-    pub fn header(&self, url: &Url) -> Option<HeaderValue> {
+    /// Adds those for `url` to a request, behind the cookies that it has.
+    pub fn add_to<B>(&self, request: &mut Request<B>, url: &Url) {
         let fitting = self.0.iter().filter(|cookie| cookie.fits(url));
         let pairs: Vec<String> = fitting.map(|cookie| format!("{}={}", cookie.name, cookie.value)).collect();
-        if pairs.is_empty() { None } else { HeaderValue::from_str(&pairs.join("; ")).ok() }
+        if pairs.is_empty() {
+            return;
+        }
+        let given = request.headers().get(COOKIE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let all = given.into_iter().chain(pairs).collect::<Vec<_>>().join("; ");
+        if let Ok(value) = HeaderValue::from_str(&all) {
+            request.headers_mut().insert(COOKIE, value);
+        }
     }
 }
 
@@ -62,11 +69,12 @@ impl Cookie {
                 "secure" => cookie.secure_only = true,
                 "domain" => {
                     let domain = value.trim().trim_start_matches('.').to_ascii_lowercase();
-                    // A host speaks for its own parents, never for a whole top-level domain.
-                    if !domain.contains('.') || !is_within(host, &domain) {
+                    // A host speaks for its own parents, never for a whole top-level domain. An address has none.
+                    let is_name = matches!(url.host(), Some(Host::Domain(_)));
+                    if host != domain && (!is_name || !domain.contains('.') || !is_within(host, &domain)) {
                         return None;
                     }
-                    (cookie.domain, cookie.with_subdomains) = (domain, true);
+                    (cookie.domain, cookie.with_subdomains) = (domain, is_name);
                 }
                 _ => {}
             }
@@ -94,7 +102,9 @@ mod tests {
         headers.insert(SET_COOKIE, set.parse().unwrap());
         let mut cookies = Cookies::default();
         cookies.take(&from.parse().unwrap(), &headers);
-        cookies.header(&to.parse().unwrap()).map(|value| value.to_str().unwrap().to_owned())
+        let mut request = Request::new(());
+        cookies.add_to(&mut request, &to.parse().unwrap());
+        request.headers().get(COOKIE).map(|value| value.to_str().unwrap().to_owned())
     }
 
     #[test]
@@ -105,5 +115,7 @@ mod tests {
         assert_eq!(sent("a=1; domain=org", "http://h.org/", "http://x.org/"), None);
         assert_eq!(sent("a=1; domain=evil.org", "http://h.org/", "http://evil.org/"), None);
         assert_eq!(sent("a=1; Secure", "https://h.org/", "http://h.org/"), None);
+        assert_eq!(sent("a=1; domain=0.0.1", "http://8.0.0.1/", "http://9.0.0.1/"), None);
+        assert_eq!(sent("a=1; domain=8.0.0.1", "http://8.0.0.1/", "http://8.0.0.1/x").as_deref(), Some("a=1"));
     }
 }

@@ -162,9 +162,16 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     pub contact: Option<String>,
 
-    /// Send this header with every request; @FILE reads it from FILE, where no list of processes shows it
+    /// Send this header with every request; @FILE reads it from FILE, so that it does not appear in `ps`
+    ///
+    /// Only the scheme, host and port of the table's URL get it, not the hosts that it redirects to, and no robots.txt
+    /// request has it. Accept, Accept-Charset, Accept-Encoding, Accept-Language and User-Agent go everywhere.
     #[arg(short = 'H', long, value_name = "NAME: VALUE|@FILE", value_parser = header)]
     pub header: Vec<(HeaderName, HeaderValue)>,
+
+    /// Send -H headers, and the user and password of a URL, to the hosts of redirects too
+    #[arg(long)]
+    pub location_trusted: bool,
 
     /// Connect to private, loopback and link-local addresses too
     #[arg(long)]
@@ -311,6 +318,7 @@ impl Args {
             user_agent: self.full_user_agent(),
             agent: self.agent.clone().unwrap_or_else(|| first_word(&self.user_agent)),
             headers: self.header.clone(),
+            location_trusted: self.location_trusted,
             opt_out: OptOut::parse(&self.opt_out),
             obey_robots: self.robots == Obedience::Obey,
             limits: self.limits(),

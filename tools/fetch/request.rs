@@ -8,7 +8,7 @@ use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Request, Uri};
-use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
@@ -24,6 +24,10 @@ use super::optout::OptOut;
 use super::retry::retry_after;
 use super::robots_cache::RobotsCache;
 
+/// Headers of the user that say how we like our answers. All others may be secrets.
+const PUBLIC: [HeaderName; 5] =
+    [header::ACCEPT, header::ACCEPT_CHARSET, header::ACCEPT_ENCODING, header::ACCEPT_LANGUAGE, header::USER_AGENT];
+
 /// What a run asks of every request.
 pub struct Options {
     pub timeout: Duration,
@@ -32,6 +36,8 @@ pub struct Options {
     /// What robots.txt and X-Robots-Tag call us.
     pub agent: String,
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Whether the hosts of redirects get all headers and the password of the URL.
+    pub location_trusted: bool,
     pub opt_out: OptOut,
     pub obey_robots: bool,
     pub limits: Limits,
@@ -52,7 +58,10 @@ pub struct Trace {
 pub struct Client {
     connections: Connections,
     connector: Connector,
+    /// Sent with every request.
     headers: HeaderMap,
+    /// Sent only to the hosts that the table names, not to those that they redirect to.
+    private: HeaderMap,
     robots: RobotsCache,
     options: Options,
 }
@@ -64,10 +73,11 @@ impl Client {
         headers.insert(header::USER_AGENT, HeaderValue::from_str(&options.user_agent)?);
         headers.insert(header::ACCEPT, accept(&options.limits)?);
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip, br"));
+        let mut private = HeaderMap::new();
         for (name, value) in &options.headers {
-            headers.insert(name, value.clone());
+            if PUBLIC.contains(name) { &mut headers } else { &mut private }.insert(name, value.clone());
         }
-        Ok(Client { connections, connector, headers, robots: RobotsCache::default(), options })
+        Ok(Client { connections, connector, headers, private, robots: RobotsCache::default(), options })
     }
 
     pub(super) fn agent(&self) -> &str {
@@ -99,7 +109,9 @@ impl Client {
         loop {
             trace.final_url = Some(url.to_string());
             self.check(&url).await?;
-            let request = self.request(&url, &cookies, seen.is_empty())?;
+            let mut request = self.request(&url)?;
+            self.authorize(&mut request, first, &url);
+            cookies.add_to(&mut request, &url);
             let (head, mut body) = self.connections.ask(request).await?;
             trace.http_status = Some(head.status.as_u16());
             if head.status.is_success() {
@@ -139,30 +151,42 @@ impl Client {
         Ok(())
     }
 
-    fn request(&self, url: &Url, cookies: &Cookies, is_first: bool) -> Result<Request<Empty<Bytes>>, Failure> {
+    /// A request with what everybody may see of us.
+    fn request(&self, url: &Url) -> Result<Request<Empty<Bytes>>, Failure> {
         let uri: Uri = uri(url)?;
         let mut request = Request::new(Empty::new());
         *request.headers_mut() = self.headers.clone();
-        if let Some(cookie) = cookies.header(url) {
-            request.headers_mut().insert(header::COOKIE, cookie);
-        }
-        if !is_first {
-            // Meant for the host of the table, not for wherever it sends us.
-            request.headers_mut().remove(header::AUTHORIZATION);
-        } else if let Some(value) = basic_auth(url) {
-            request.headers_mut().insert(header::AUTHORIZATION, value);
-        }
-        if let Some(auth) = self
-            .options
-            .proxies
-            .intercept(&uri)
-            .filter(|_| url.scheme() == "http")
-            .and_then(|proxy| proxy.basic_auth().cloned())
-        {
+        if let Some(auth) = self.proxy(&uri).and_then(|proxy| proxy.basic_auth().cloned()) {
             request.headers_mut().insert(header::PROXY_AUTHORIZATION, auth);
         }
         *request.uri_mut() = uri;
         Ok(request)
+    }
+
+    /// The proxy that reads the request for this URI.
+    fn proxy(&self, uri: &Uri) -> Option<Intercept> {
+        self.options.proxies.intercept(uri).filter(|_| uri.scheme_str() == Some("http"))
+    }
+
+    /// Adds what is meant for the host of the table's URL `first` alone: that very scheme, host and port, also when a
+    /// redirect leads back to them.
+    fn authorize(&self, request: &mut Request<Empty<Bytes>>, first: &Url, url: &Url) {
+        let auth = basic_auth(first);
+        if self.private.is_empty() && auth.is_none() {
+            return;
+        }
+        if url.origin() != first.origin() && !self.options.location_trusted {
+            return;
+        }
+        for (name, value) in &self.private {
+            // Meant for a proxy, which may not be there.
+            if name != header::PROXY_AUTHORIZATION || self.proxy(request.uri()).is_some() {
+                request.headers_mut().insert(name, value.clone());
+            }
+        }
+        if let Some(value) = auth {
+            request.headers_mut().insert(header::AUTHORIZATION, value);
+        }
     }
 
     /// For a program that will connect by itself: refuses what can be seen to be refused, which
@@ -181,7 +205,7 @@ impl Client {
     pub(super) async fn small_file(&self, url: &Url, max_bytes: usize) -> Result<(u16, Vec<u8>), Failure> {
         let mut url = url.clone();
         for _ in 0..5 {
-            let mut request = self.request(&url, &Cookies::default(), false)?;
+            let mut request = self.request(&url)?;
             request.headers_mut().remove(header::ACCEPT_ENCODING);
             let (head, body) = self.connections.ask(request).await?;
             match location(&url, &head) {
