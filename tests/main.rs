@@ -9,6 +9,7 @@ mod cuts;
 mod engines;
 mod exhausted;
 mod fetch;
+mod fetch_bodies;
 mod fetch_connections;
 mod fetch_headers;
 mod fetch_hostile;

@@ -1,6 +1,5 @@
 //! One attempt at one file of a row, by whichever way its URL asks for, and what came of it.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use url::Url;
 use super::body::Limits;
 use super::budget::{Budget, Held};
 use super::failure::{Code, Failure};
+use super::file::Files;
 use super::hash::Hash;
 use super::kind;
 use super::promise;
@@ -18,6 +18,9 @@ use super::request::{Client, Trace};
 use super::row::Row;
 use super::via::Via;
 use super::ytdlp::Fetched;
+
+/// Bytes whose hash takes a millisecond or more.
+const LARGE: usize = 1 << 20;
 
 /// A row on its way: what has been fetched of it and what it took.
 pub struct Job {
@@ -112,7 +115,8 @@ pub struct Attempts {
     pub via: Option<Via>,
     /// Extensions of URLs that are requested all the same.
     pub direct: Vec<String>,
-    pub allow_file: bool,
+    /// None where file URLs are not allowed.
+    pub files: Option<Files>,
     pub hash: Hash,
     /// The column with the hash that a file must have.
     pub verify: Option<String>,
@@ -131,10 +135,11 @@ impl Attempts {
         job.spent += job.began.elapsed();
         let result = match result {
             // It has a hash too, and not the right one.
-            Err(failure) if failure.code == Code::Empty => self.verify(&[], job).and(Err(failure)),
-            other => other,
+            Err(failure) if failure.code == Code::Empty => self.verify(self.hash.of(&[]), job).and(Err(failure)),
+            Err(failure) => Err(failure),
+            Ok(fetched) => self.examine(fetched, job).await,
         };
-        match result.and_then(|fetched| self.examine(fetched, job)) {
+        match result {
             Ok(file) => {
                 job.files.push(file);
                 Ok(())
@@ -151,9 +156,7 @@ impl Attempts {
         let url =
             Url::parse(job.row.url(job.at).trim()).map_err(|err| Failure::lasting(Code::BadUrl, err.to_string()))?;
         if url.scheme() == "file" {
-            let data = Box::pin(self.read_file(&url)).await?;
-            job.held.take(data.len() as u64).await;
-            return Ok(data.into());
+            return Box::pin(self.read_file(&url, &mut job.held)).await.map(Fetched::from);
         }
         match self.via.as_ref().filter(|_| !self.is_direct(&url)) {
             Some(via) => {
@@ -172,28 +175,42 @@ impl Attempts {
         self.direct.iter().any(|direct| direct.eq_ignore_ascii_case(extension))
     }
 
-    async fn read_file(&self, url: &Url) -> Result<Vec<u8>, Failure> {
-        let path = url.to_file_path().ok().filter(|_| self.allow_file);
-        let path = path.ok_or_else(|| Failure::lasting(Code::BadUrl, "file URLs are read only with --allow-file"))?;
-        let data = read_limited(&path, self.limits.max_bytes).await?;
+    async fn read_file(&self, url: &Url, held: &mut Held) -> Result<Vec<u8>, Failure> {
+        let Some(files) = &self.files else {
+            return Err(Failure::lasting(Code::BadUrl, "file URLs are read only with --allow-file"));
+        };
+        let path = url.to_file_path().map_err(|()| Failure::lasting(Code::BadUrl, "not the URL of a local file"))?;
+        let data = files.read(path, &self.limits, held).await?;
         self.limits.check_size(data.len() as u64)?;
         self.limits.check_type(&data, &hyper::HeaderMap::new())?;
         Ok(data)
     }
 
-    fn examine(&self, fetched: Fetched, job: &Job) -> Result<File, Failure> {
+    async fn examine(&self, fetched: Fetched, job: &Job) -> Result<File, Failure> {
         let Fetched { data, extras } = fetched;
         promise::check(self.extension.as_deref(), job.url(), &data, job.trace.mime.as_deref())?;
-        let hash = self.verify(&data, job)?;
+        let (data, hash) = self.hash(data).await?;
+        let hash = self.verify(hash, job)?;
         let claimed = job.trace.mime.as_deref();
         let extension = self.extension.clone().unwrap_or_else(|| kind::extension(&data, claimed));
         let mime = kind::mime(&data, claimed);
         Ok(File { data, extras, extension, mime, hash, trace: job.trace.clone() })
     }
 
+    /// Takes the hash of a body; that of a large one beside the thread of the connections.
+    async fn hash(&self, data: Vec<u8>) -> Result<(Vec<u8>, String), Failure> {
+        let hash = self.hash;
+        if data.len() < LARGE {
+            let taken = hash.of(&data);
+            return Ok((data, taken));
+        }
+        let beside = tokio::task::spawn_blocking(move || (hash.of(&data), data));
+        let (taken, data) = beside.await.map_err(|_| Failure::lasting(Code::Interrupted, "interrupted"))?;
+        Ok((data, taken))
+    }
+
     /// The hash of a body, once it is the one that the row asks for.
-    fn verify(&self, data: &[u8], job: &Job) -> Result<String, Failure> {
-        let hash = self.hash.of(data);
+    fn verify(&self, hash: String, job: &Job) -> Result<String, Failure> {
         let Some(column) = &self.verify else { return Ok(hash) };
         let expected = job.row.columns.get(column).and_then(|value| value.as_str()).unwrap_or_default();
         if expected.trim().eq_ignore_ascii_case(&hash) {
@@ -201,17 +218,4 @@ impl Attempts {
         }
         Err(Failure::lasting(Code::HashMismatch, format!("{} is {hash}, not '{expected}'", self.hash.name())))
     }
-}
-
-async fn read_limited(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Failure> {
-    use tokio::io::AsyncReadExt;
-    let unreadable = |err: std::io::Error| Failure::lasting(Code::File, super::connect::plain(&err));
-    let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
-    // A fifo or a device has no end to wait for.
-    if !file.metadata().await.map_err(unreadable)?.is_file() {
-        return Err(Failure::lasting(Code::File, "not a regular file"));
-    }
-    let mut data = Vec::new();
-    file.take(max_bytes + 1).read_to_end(&mut data).await.map_err(unreadable)?;
-    Ok(data)
 }

@@ -1,13 +1,14 @@
-//! Reading a body within its limits, and undoing what the server did to it on the way.
+//! Reading a body within its limits.
 
-use std::io::Read;
 use std::time::Duration;
 
 use hyper::HeaderMap;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
 use super::budget::Held;
 use super::connections::Body;
+use super::encoding::Encodings;
 use super::failure::{Code, Failure};
 use super::kind;
 
@@ -34,22 +35,23 @@ const SNIFFED: usize = 512;
 
 impl Limits {
     /// Reads a body to its end. Waiting for room in the budget moves the deadline: a row is not
-    /// to fail because its output is slow.
+    /// to fail because its output is slow. Only so many bodies are decoded at once as there are `slots`.
     pub async fn read(
         &self,
         mut body: Body,
         head: &HeaderMap,
         mut deadline: Instant,
         held: &mut Held,
+        slots: &Semaphore,
     ) -> Result<Vec<u8>, Failure> {
         let announced = body.announced();
         if announced.is_some_and(|bytes| bytes > self.max_bytes) {
             return Err(self.too_large());
         }
-        let encoding = Encoding::of(head)?;
+        let encodings = Encodings::of(head)?;
         // A byte more than announced: see where it is read.
         let mut data = Vec::with_capacity(announced.map_or(0, |bytes| bytes.min(MAX_ANNOUNCED) as usize + 1));
-        let mut sniffed = encoding != Encoding::Plain || self.accept.is_empty();
+        let mut sniffed = !encodings.is_plain() || self.accept.is_empty();
         let mut pace = Pace::new(self, Instant::now());
         let mut timer = std::pin::pin!(sleep_until(deadline.min(pace.due)));
         loop {
@@ -86,9 +88,11 @@ impl Limits {
                 self.check_type(&data, head)?;
             }
         }
-        let read = data.len();
-        let data = encoding.decode(data, self)?;
-        held.take(data.len().saturating_sub(read) as u64).await;
+        let data = match encodings.is_plain() {
+            true => data,
+            // Rare, and boxed: see `Attempts::fetch`.
+            false => Box::pin(encodings.decode(data, self, held, slots)).await?,
+        };
         self.check_size(data.len() as u64)?;
         self.check_type(&data, head)?;
         Ok(data)
@@ -153,45 +157,5 @@ impl Pace {
         self.bytes = 0;
         self.due = now + self.stall;
         Ok(())
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Encoding {
-    Plain,
-    Gzip,
-    Deflate,
-    Brotli,
-}
-
-impl Encoding {
-    fn of(head: &HeaderMap) -> Result<Self, Failure> {
-        let Some(value) = head.get("content-encoding") else { return Ok(Encoding::Plain) };
-        match value.to_str().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
-            "" | "identity" => Ok(Encoding::Plain),
-            "gzip" | "x-gzip" => Ok(Encoding::Gzip),
-            "deflate" => Ok(Encoding::Deflate),
-            "br" => Ok(Encoding::Brotli),
-            other => Err(Failure::lasting(Code::Protocol, format!("content encoding '{other}'"))),
-        }
-    }
-
-    /// Never makes more than the limit: bombs burst there.
-    fn decode(self, data: Vec<u8>, limits: &Limits) -> Result<Vec<u8>, Failure> {
-        let decoder: Box<dyn Read + '_> = match self {
-            Encoding::Plain => return Ok(data),
-            Encoding::Gzip => Box::new(flate2::read::MultiGzDecoder::new(&data[..])),
-            Encoding::Deflate => Box::new(flate2::read::ZlibDecoder::new(&data[..])),
-            Encoding::Brotli => Box::new(brotli_decompressor::Decompressor::new(&data[..], 64 << 10)),
-        };
-        let mut plain = Vec::with_capacity(data.len() * 2);
-        let read = decoder.take(limits.max_bytes + 1).read_to_end(&mut plain);
-        if plain.len() as u64 > limits.max_bytes {
-            return Err(limits.too_large());
-        }
-        match read {
-            Ok(_) => Ok(plain),
-            Err(err) => Err(Failure::passing(Code::Truncated, format!("the compressed body is damaged: {err}"))),
-        }
     }
 }

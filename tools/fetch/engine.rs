@@ -14,6 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::attempt::Attempts;
 use super::budget::Budget;
 use super::connect::Connector;
+use super::file::Files;
 use super::flags::Args;
 use super::request::Client;
 use super::resolve::Resolver;
@@ -25,7 +26,7 @@ const OTHER_FILES: u64 = 128;
 /// The least that may be open: half of them are connections, the engine itself has a dozen.
 const FEWEST_FILES: u64 = 32;
 
-/// Threads for files stay: see [`start_file_thread`].
+/// Side threads stay: see [`start_side_thread`].
 const FOR_GOOD: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The running engine.
@@ -49,9 +50,7 @@ impl Engine {
 pub fn start(args: &Args, ends: Ends) -> Result<Engine> {
     let connections = connections(open_files())?;
     let runtime = runtime(args.io_threads)?;
-    if args.via.is_some() || args.allow_file {
-        start_file_thread(&runtime)?;
-    }
+    start_side_thread(&runtime)?;
     let make = || Scratch::create(Some(&std::env::temp_dir()), false).context("no temporary folder for --via");
     let folder = args.via.is_some().then(make).transpose()?;
     let attempts = {
@@ -78,8 +77,9 @@ fn runtime(threads: usize) -> Result<Runtime> {
     runtime.context("cannot start the engine")
 }
 
-/// tokio panics where it cannot start the first thread for files; one that is there serves all when no more can be had.
-fn start_file_thread(runtime: &Runtime) -> Result<()> {
+/// Files are read, and large bodies decoded and hashed, beside the thread of the connections. tokio panics where it
+/// cannot start the first thread for that; one that is there serves all when no more can be had.
+fn start_side_thread(runtime: &Runtime) -> Result<()> {
     let probe = std::thread::Builder::new().spawn(|| ()).context("cannot start a thread")?;
     _ = probe.join();
     runtime.spawn_blocking(|| ());
@@ -103,7 +103,7 @@ fn attempts(args: &Args, connections: usize, folder: Option<&Scratch>) -> Result
         limits: args.limits(),
         via,
         direct: args.direct.clone(),
-        allow_file: args.allow_file,
+        files: args.allow_file.then(|| Files::new(args.timeout)),
         hash: args.hash,
         verify: args.verify.clone(),
         extension: args.ext.clone(),

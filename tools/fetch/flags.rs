@@ -185,7 +185,7 @@ pub struct Args {
     #[arg(long)]
     pub insecure: bool,
 
-    /// Read file: URLs too
+    /// Read file: URLs too, of regular files
     #[arg(long)]
     pub allow_file: bool,
 

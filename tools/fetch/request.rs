@@ -9,6 +9,7 @@ use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Request, Uri};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
@@ -63,6 +64,8 @@ pub struct Client {
     /// Sent only to the hosts that the table names, not to those that they redirect to.
     private: HeaderMap,
     robots: RobotsCache,
+    /// As many bodies are decoded at once as there are cores.
+    decoders: Semaphore,
     options: Options,
 }
 
@@ -77,7 +80,8 @@ impl Client {
         for (name, value) in &options.headers {
             if PUBLIC.contains(name) { &mut headers } else { &mut private }.insert(name, value.clone());
         }
-        Ok(Client { connections, connector, headers, private, robots: RobotsCache::default(), options })
+        let decoders = Semaphore::new(std::thread::available_parallelism().map_or(1, |cores| cores.get()));
+        Ok(Client { connections, connector, headers, private, robots: RobotsCache::default(), decoders, options })
     }
 
     pub(super) fn agent(&self) -> &str {
@@ -98,7 +102,7 @@ impl Client {
             return Err(Failure::lasting(Code::OptOut, found));
         }
         trace.mime = body::content_type(&head.headers).map(str::to_owned);
-        self.options.limits.read(body, &head.headers, deadline, held).await
+        self.options.limits.read(body, &head.headers, deadline, held, &self.decoders).await
     }
 
     /// The first answer that is no redirect, if it is a success.
