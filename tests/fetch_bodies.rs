@@ -27,6 +27,10 @@ fn zlib(data: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// 16 MB of zeros in 27 bytes.
+const BROTLI: &[u8] =
+    b"\xcb\xff\xff\x3f\xf8\x27\x00\xe2\xb1\x40\x20\xf7\xfe\x8f\xff\xff\x7f\xf0\x4f\x00\xc4\x61\x11\x80\xee\xfd\xdf";
+
 /// The header for a body in these encodings.
 fn answer(encodings: &str) -> String {
     format!("Content-Encoding: {encodings}\r\n")
@@ -44,7 +48,11 @@ fn usage(child: &Child) -> (u64, u64) {
 
 /// Runs fetch with a reader that begins to read when fetch has come to rest; the most memory until then, and the archive.
 fn paused(args: &str, rows: &str) -> (u64, Vec<u8>) {
-    let mut command = fetch(args).into_command();
+    paused_with(fetch(args), rows)
+}
+
+fn paused_with(fetch: Run, rows: &str) -> (u64, Vec<u8>) {
+    let mut command = fetch.into_command();
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(rows.as_bytes()).unwrap();
     let mut stdout = child.stdout.take().unwrap();
@@ -69,9 +77,10 @@ fn paused(args: &str, rows: &str) -> (u64, Vec<u8>) {
 fn compressed_bodies_wait_for_room_before_they_are_decoded() {
     let bomb = gzip(&vec![0; 16 << 20]);
     let twice = gzip(&bomb);
-    let web = Web::start(move |asked, wire| match asked.path.ends_with('7') {
-        true => reply(wire, "200 OK", &answer("gzip, gzip"), &twice),
-        false => reply(wire, "200 OK", &answer("gzip"), &bomb),
+    let web = Web::start(move |asked, wire| match asked.path.trim_start_matches('/').parse::<u32>().unwrap() % 3 {
+        0 => reply(wire, "200 OK", &answer("gzip, gzip"), &twice),
+        1 => reply(wire, "200 OK", &answer("br"), BROTLI),
+        _ => reply(wire, "200 OK", &answer("gzip"), &bomb),
     });
     let rows: String = (0..24).map(|i| format!("{}/{i}\n", web.url)).collect();
     let (peak, archive) = paused("--window-bytes 24M --per-host 24 --hash none", &rows);
@@ -89,6 +98,22 @@ fn files_wait_for_room_before_they_are_read() {
     let (peak, archive) = paused("--window-bytes 24M --per-host 24 --hash none --allow-file", &rows);
     assert_eq!(names(&archive).len(), 48);
     assert!(peak < 160 << 10, "{peak} KB");
+}
+
+#[test]
+fn what_a_program_fetches_waits_for_room() {
+    let rows = "x://a/b\n".repeat(24);
+    for command in ["head -c 16777216 /dev/zero; : {url}", "head -c 16777216 /dev/zero > {out}; : {url}"] {
+        let folder = dir();
+        let script = folder.path().join("get");
+        std::fs::write(&script, command.replace("{url}", "$1").replace("{out}", "$2")).unwrap();
+        let to_file = if command.contains("{out}") { "{out}" } else { "" };
+        let via = format!("sh {} {{url}} {to_file}", script.display());
+        let flags = ["--window-bytes", "24M", "--hash", "none", "--per-host", "24", "--via", via.trim()];
+        let (peak, archive) = paused_with(run("fetch", flags), &rows);
+        assert_eq!(names(&archive).len(), 48);
+        assert!(peak < 160 << 10, "{peak} KB");
+    }
 }
 
 #[test]

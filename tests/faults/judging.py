@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import re
 import subprocess
 import tarfile
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 TEMPORARY = re.compile(r"\.tarpipe-[A-Za-z0-9]+-\d+-(folder-)?\d+\.tmp")
 SCRATCH = re.compile(r"(tarproc|tarvideo)-[A-Za-z0-9]+-\d+-\d+")
 UPLOAD = re.compile(r"\.tarpipe-[A-Za-z0-9]+-\d+-\d+\.(upload|new)")
+KEPT = ["success", "handed_on"]
 BUG = re.compile(r"panicked|bug, please report|RUST_BACKTRACE|memory allocation of")
 LOST = re.compile(r"^\w+: \d+ \w+; failed (\d+)", re.M)
 MACHINE = re.compile(r"\(.*\bsystem\b.*\)")  # a code of the summary
@@ -73,9 +75,18 @@ def rows(place):
     return len(report.read_text().splitlines()) if report.exists() else 0
 
 
+def claims(case, ended):
+    """Rows that the report of a failed fetch lists as kept."""
+    report = case.place.side / "report.jsonl"
+    if dict(ended.stages).get("fetch") and report.exists():
+        kept = [row for row in map(json.loads, report.read_text().splitlines()) if row["status"] in KEPT]
+        if kept:
+            yield f"fetch failed, and its report lists {len(kept)} rows as kept, such as {kept[0]['key']}"
+
+
 def judge(case, ended):
     """What is wrong after a disturbed run; and what it comes to: ok, lost or failed."""
-    problems = list(bugs(ended)) + list(statuses(case, ended)) + list(leftovers(case))
+    problems = list(bugs(ended)) + list(statuses(case, ended)) + list(leftovers(case)) + list(claims(case, ended))
     contents = files(case.place, case.store)
     found = hashes(contents)
     said = lost(ended, case.place) - case.reference.lost

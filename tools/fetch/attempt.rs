@@ -162,9 +162,7 @@ impl Attempts {
             Some(via) => {
                 Box::pin(self.client.check_host(&url)).await?;
                 job.trace.final_url = Some(url.to_string());
-                let fetched = Box::pin(via.get(url.as_str(), &job.row.columns, &self.limits)).await?;
-                job.held.take(fetched.data.len() as u64).await;
-                Ok(fetched)
+                Box::pin(via.get(url.as_str(), &job.row.columns, &self.limits, &mut job.held)).await
             }
             None => self.client.get(&url, &mut job.held, &mut job.trace).await.map(Fetched::from),
         }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -12,11 +12,12 @@ use serde_json::{Map, Value};
 use tarpipe::process;
 use tarpipe::{failure, signals};
 use tokio::io::AsyncReadExt;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::body::Limits;
+use super::budget::Held;
 use super::connect::plain;
 use super::failure::{Code, Failure};
 use super::ytdlp::{Fetched, Recipe};
@@ -69,11 +70,17 @@ impl Via {
     }
 
     /// Runs the command for one URL of a row with these columns.
-    pub async fn get(&self, url: &str, columns: &Map<String, Value>, limits: &Limits) -> Result<Fetched, Failure> {
+    pub async fn get(
+        &self,
+        url: &str,
+        columns: &Map<String, Value>,
+        limits: &Limits,
+        held: &mut Held,
+    ) -> Result<Fetched, Failure> {
         let out = self.folder.join(format!("{}.out", self.number.fetch_add(1, Ordering::Relaxed)));
         let fetched = match &self.recipe {
-            Some(recipe) => self.follow(recipe, url, columns, &out, limits).await,
-            None => self.run_command(url, &out, limits).await.map(Fetched::from),
+            Some(recipe) => self.follow(recipe, url, columns, &out, limits, held).await,
+            None => self.run_command(url, &out, limits, held).await.map(Fetched::from),
         }?;
         limits.check_size(fetched.data.len() as u64)?;
         limits.check_type(&fetched.data, &hyper::HeaderMap::new())?;
@@ -88,25 +95,29 @@ impl Via {
         columns: &Map<String, Value>,
         folder: &Path,
         limits: &Limits,
+        held: &mut Held,
     ) -> Result<Fetched, Failure> {
         let words = recipe.words(url, folder, columns)?;
         let made = tokio::fs::create_dir(folder).await;
         made.map_err(|err| Failure::ours(format!("--via: cannot make a folder: {}", plain(&err))))?;
         let words: Vec<String> = self.words.iter().cloned().chain(words).collect();
-        let fetched = self.run(&words, folder, Judge { output: true, of: Recipe::judge }, limits).await;
-        let collected = fetched.and_then(|_| recipe.collect(folder, limits));
+        let fetched = self.run(&words, folder, Judge { output: true, of: Recipe::judge }, limits, held).await;
+        let collected = match fetched {
+            Ok(_) => collect(folder, limits, held).await,
+            Err(failure) => Err(failure),
+        };
         _ = tokio::fs::remove_dir_all(folder).await;
         collected
     }
 
     /// By the user's own command. Its output is the file {out}, or stdout when it names none.
-    async fn run_command(&self, url: &str, out: &Path, limits: &Limits) -> Result<Vec<u8>, Failure> {
+    async fn run_command(&self, url: &str, out: &Path, limits: &Limits, held: &mut Held) -> Result<Vec<u8>, Failure> {
         let to_file = self.words.iter().any(|word| word.contains("{out}"));
         let place = out.to_string_lossy();
         let words: Vec<String> = self.words.iter().map(|word| fill(word, url, &place)).collect();
-        let fetched = self.run(&words, out, Judge { output: to_file, of: judge }, limits).await;
+        let fetched = self.run(&words, out, Judge { output: to_file, of: judge }, limits, held).await;
         let data = match (&fetched, to_file) {
-            (Ok(_), true) => read_file(out, limits).await,
+            (Ok(_), true) => read_file(out, limits, held).await,
             _ => Ok(Vec::new()),
         };
         _ = tokio::fs::remove_file(&out).await;
@@ -114,17 +125,32 @@ impl Via {
         if to_file { data } else { Ok(stdout) }
     }
 
-    async fn run(&self, words: &[String], out: &Path, judge: Judge, limits: &Limits) -> Result<Vec<u8>, Failure> {
+    async fn run(
+        &self,
+        words: &[String],
+        out: &Path,
+        judge: Judge,
+        limits: &Limits,
+        held: &mut Held,
+    ) -> Result<Vec<u8>, Failure> {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         command.stdout(if judge.output { Stdio::null() } else { Stdio::piped() });
         let _place = self.room.acquire().await;
         let child = spawn(&mut command).await.map_err(|err| unstarted(&words[0], &err))?;
         let group = Group::new(&child);
-        let result = supervise(child, out, self.timeout, judge, limits).await;
+        let result = supervise(child, out, self.timeout, judge, limits, held).await;
         drop(group);
         result
     }
+}
+
+/// Picks up what the recipe has fetched, beside the thread of the connections.
+async fn collect(folder: &Path, limits: &Limits, held: &mut Held) -> Result<Fetched, Failure> {
+    held.take(size_of(folder)).await;
+    let (folder, limits) = (folder.to_owned(), limits.clone());
+    let collected = tokio::task::spawn_blocking(move || Recipe::collect(&folder, &limits)).await;
+    collected.map_err(|_| Failure::lasting(Code::Interrupted, "interrupted"))?
 }
 
 /// Others' processes end: one that cannot be started now may be in a moment.
@@ -174,34 +200,21 @@ fn judge(status: ExitStatus, complaint: &str) -> Failure {
     Failure::passing(Code::Command, format!("{status}: {}", last.trim()))
 }
 
-/// Reads what the child writes and ends it when it takes too long or makes too much.
+/// Reads what the child writes and ends it when it takes too long or makes too much. Waiting for room in the budget
+/// takes none of its time.
 async fn supervise(
     mut child: Child,
     out: &Path,
     limit: Duration,
     judge: Judge,
     limits: &Limits,
+    held: &mut Held,
 ) -> Result<Vec<u8>, Failure> {
-    let deadline = Instant::now() + limit;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let reading = async {
-        let mut data = Vec::new();
-        if let Some(stdout) = stdout {
-            _ = stdout.take(limits.max_bytes + 1).read_to_end(&mut data).await;
-        }
-        data
-    };
-    let complaining = async {
-        let mut tail = Vec::new();
-        let mut buf = [0; 1024];
-        if let Some(mut stderr) = stderr {
-            while let Ok(n @ 1..) = stderr.read(&mut buf).await {
-                tail.extend_from_slice(&buf[..n]);
-                let extra = tail.len().saturating_sub(KEPT_STDERR);
-                tail.drain(..extra);
-            }
-        }
-        tail
+    let is_waiting = AtomicBool::new(false);
+    let all = async {
+        let (data, complaint) = tokio::join!(read_output(stdout, limits, held, &is_waiting), read_complaint(stderr));
+        Ok((data?, complaint, child.wait().await))
     };
     let growing = async {
         loop {
@@ -211,21 +224,64 @@ async fn supervise(
             }
         }
     };
-    let all = async { tokio::join!(reading, complaining) };
-    let (data, complaint) = tokio::select! {
-        done = timeout(limit, all) => done.map_err(|_| late(limit))?,
+    let (data, complaint, status) = tokio::select! {
+        done = all => done?,
+        () = pass(limit, &is_waiting) => return Err(late(limit)),
         () = growing => return Err(limits.too_large()),
     };
-    if data.len() as u64 > limits.max_bytes {
-        return Err(limits.too_large());
-    }
-    let left = deadline.saturating_duration_since(Instant::now());
-    let status = timeout(left, child.wait()).await.map_err(|_| late(limit))?;
     match status {
         Ok(status) if status.success() => Ok(data),
         Ok(status) => Err((judge.of)(status, &String::from_utf8_lossy(&complaint))),
         Err(err) => Err(Failure::lasting(Code::Command, err.to_string())),
     }
+}
+
+/// Returns when so much time has passed, without that in which the row waits for room.
+async fn pass(limit: Duration, is_waiting: &AtomicBool) {
+    let mut left = limit;
+    while !left.is_zero() {
+        let step = left.min(LOOK);
+        sleep(step).await;
+        if !is_waiting.load(Ordering::SeqCst) {
+            left -= step;
+        }
+    }
+}
+
+/// All of stdout, for which there is room in the budget before the next piece is read.
+async fn read_output(
+    stdout: Option<ChildStdout>,
+    limits: &Limits,
+    held: &mut Held,
+    is_waiting: &AtomicBool,
+) -> Result<Vec<u8>, Failure> {
+    let mut data = Vec::new();
+    let Some(mut stdout) = stdout else { return Ok(data) };
+    loop {
+        let read = stdout.read_buf(&mut data).await.map_err(|err| unreadable(&err))?;
+        if read == 0 {
+            return Ok(data);
+        }
+        if data.len() as u64 > limits.max_bytes {
+            return Err(limits.too_large());
+        }
+        is_waiting.store(true, Ordering::SeqCst);
+        held.take(read as u64).await;
+        is_waiting.store(false, Ordering::SeqCst);
+    }
+}
+
+/// The end of stderr.
+async fn read_complaint(stderr: Option<ChildStderr>) -> Vec<u8> {
+    let mut tail = Vec::new();
+    let mut buf = [0; 1024];
+    let Some(mut stderr) = stderr else { return tail };
+    while let Ok(n @ 1..) = stderr.read(&mut buf).await {
+        tail.extend_from_slice(&buf[..n]);
+        let extra = tail.len().saturating_sub(KEPT_STDERR);
+        tail.drain(..extra);
+    }
+    tail
 }
 
 fn late(limit: Duration) -> Failure {
@@ -240,12 +296,17 @@ fn size_of(path: &Path) -> u64 {
     }
 }
 
-async fn read_file(path: &Path, limits: &Limits) -> Result<Vec<u8>, Failure> {
+async fn read_file(path: &Path, limits: &Limits, held: &mut Held) -> Result<Vec<u8>, Failure> {
     let found =
         tokio::fs::metadata(path).await.map_err(|_| Failure::passing(Code::Command, "the command made no file"))?;
+    // A fifo would have to be waited for.
+    if !found.is_file() {
+        return Err(Failure::passing(Code::Command, "the command made something else than a file"));
+    }
     if found.len() > limits.max_bytes {
         return Err(limits.too_large());
     }
+    held.take(found.len()).await;
     tokio::fs::read(path).await.map_err(|err| unreadable(&err))
 }
 

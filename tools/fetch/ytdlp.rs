@@ -108,13 +108,15 @@ impl Recipe {
     }
 
     /// Picks up the files: the media, its description, its subtitles.
-    pub fn collect(&self, folder: &Path, limits: &Limits) -> Result<Fetched, Failure> {
+    pub fn collect(folder: &Path, limits: &Limits) -> Result<Fetched, Failure> {
         let mut files: Vec<(String, Vec<u8>)> = Vec::new();
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let Some(rest) = name.strip_prefix("media.") else { continue };
-            if entry.metadata().is_ok_and(|found| found.len() > limits.max_bytes) {
-                return Err(limits.too_large());
+            match entry.metadata() {
+                Ok(found) if !found.is_file() => continue,
+                Ok(found) if found.len() > limits.max_bytes => return Err(limits.too_large()),
+                _ => {}
             }
             let data = std::fs::read(entry.path()).map_err(|err| Failure::passing(Code::Command, err.to_string()))?;
             files.push((rest.to_owned(), data));
