@@ -1,8 +1,9 @@
-"""Streams that are never on a disk, written to stdout: `streams.py tiny|large|rows …`.
+"""Streams that are never on a disk, written to stdout: `streams.py tiny|large|rows|urls …`.
 
     tiny N             N samples of one short text each
     large BYTES EACH   samples of EACH zero bytes, until there are BYTES
     rows SECONDS URL   URL/0, URL/1, … until the time is over
+    urls N URL         N of them
 """
 
 import os
@@ -70,7 +71,9 @@ if __name__ == "__main__":
             tiny(int(values[0]))
         elif kind == "large":
             large(int(values[0]), int(values[1]))
-        else:
+        elif kind == "rows":
             rows(float(values[0]), values[1])
+        else:
+            write(memoryview("".join(f"{values[1]}/{i}\n" for i in range(int(values[0]))).encode()))
     except BrokenPipeError:
         sys.exit(1)
