@@ -252,14 +252,17 @@ def spark(args):
         missing("pyspark", "--launcher spark-submit")
     # Workers need the driver's Python version; theirs may be elsewhere, then the user sets this.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # below spark-submit, whose JVM has its settings
+        SparkContext._ensure_initialized()
     conf = SparkConf().setIfMissing("spark.app.name", "shardrun")
     conf.setIfMissing("spark.log.level", "ERROR").setIfMissing("spark.ui.showConsoleProgress", "false")
     for setting in args.settings:
         conf.set(*setting.split("=", 1))
     master = args.master or conf.get("spark.master", "local[*]")
-    if re.fullmatch(r"local(\[[^,]*\])?", master):
+    local = re.fullmatch(r"local(?:\[([^,]*)\])?", master)
+    if local:
         # Spark's local mode repeats nothing unless it is told to.
-        master = f"local[{args.j or '*'},{conf.get('spark.task.maxFailures', '4')}]"
+        master = f"local[{args.j or local[1] or 1},{conf.get('spark.task.maxFailures', '4')}]"
     elif args.j:
         limit(conf, master, args.j)
     context = SparkContext.getOrCreate(conf.setMaster(master))

@@ -96,9 +96,13 @@ pub fn cancel(submission: &Submission) -> Result<()> {
 }
 
 fn wait_for(submission: &Submission) -> Result<()> {
-    if !ties::wait_for_driver(&submission.path, Some(PATIENCE)) {
-        let (path, name) = (submission.path.display(), submission.engine.name());
-        bail!("{path}: the driver of {name} has not ended within {} s", PATIENCE.as_secs());
+    let started = Instant::now();
+    while is_driven(submission) {
+        if started.elapsed() > PATIENCE {
+            let (path, name) = (submission.path.display(), submission.engine.name());
+            bail!("{path}: the driver of {name} has not ended within {} s", PATIENCE.as_secs());
+        }
+        std::thread::sleep(ties::EVERY);
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ const CANCEL: &str = "cancel";
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Between two looks at a lock.
-const EVERY: Duration = Duration::from_millis(200);
+pub const EVERY: Duration = Duration::from_millis(200);
 
 /// Tells the driver of a submission to go on, for as long as the file is open and locked.
 pub fn tie(submission: &Path) -> Result<File> {
