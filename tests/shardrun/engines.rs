@@ -293,7 +293,7 @@ pod() { echo '{"kind":"Pod","metadata":{"name":"p'$1'","uid":"u'$1'","labels":{"
   [{"state":{"terminated":{"reason":"'$3'","message":"'"$4"'"}}}]}}'; }
 case "$*" in
   *version*) echo '{"serverVersion":{"major":"1","minor":"31"}}' ;;
-  *apply*) cat >/dev/null ;;
+  *create*) cat >/dev/null ;;
   *get\ jobs,pods*)
     echo '{"items":[{"kind":"Job","metadata":{"name":"'$id'"},"spec":{"backoffLimitPerIndex":3},"status":
       {"completedIndexes":"0-1","failedIndexes":"2","conditions":[{"type":"Failed","status":"True"}]}},'

@@ -9,6 +9,7 @@ use crate::engine::{self, Submission, TaskState};
 use crate::folder::Folder;
 use crate::items::Items;
 use crate::joblog::{self, Record, State, is_done};
+use crate::lock::Held;
 use crate::plan::Plan;
 use crate::settings::{Settings, use_endpoint};
 
@@ -84,9 +85,9 @@ impl Survey {
         (0..).zip(&self.standings).filter(move |(_, found)| **found == standing).map(|(index, _)| index)
     }
 
-    /// What a process on this machine has begun and not ended.
+    /// What the process that holds the lock has begun and not ended.
     fn look_here(&mut self) -> Result<()> {
-        if self.folder.holder().is_none() {
+        if matches!(self.folder.holder()?, Held::Free) {
             return Ok(());
         }
         self.is_live = true;
@@ -113,7 +114,7 @@ impl Survey {
     }
 
     /// Whether an item has a record from after this time.
-    fn has_ended(&self, index: u64, since: f64) -> bool {
+    pub fn has_ended(&self, index: u64, since: f64) -> bool {
         // Both clocks are rounded to milliseconds.
         self.records[index as usize].as_ref().is_some_and(|record| record.start + record.seconds + 0.002 >= since)
     }

@@ -77,7 +77,7 @@ fn runner(head: Head, said: Said) -> Result<Runner> {
         let here = || format!("{cwd}: not on {} (see --chdir)", joblog::host());
         std::env::set_current_dir(cwd).with_context(here)?;
     }
-    Runner::new(head, said)
+    Runner::new(head, said, true)
 }
 
 fn work(runner: &Runner, items: &Task, results: &mut Results, tally: &mut Tally) -> Result<()> {
@@ -93,6 +93,7 @@ fn work(runner: &Runner, items: &Task, results: &mut Results, tally: &mut Tally)
         if before.get(*index as usize).is_some_and(|&done| done) {
             continue;
         }
+        results.begin(*index)?;
         let record = runner.run(&Item { value, index: *index, count })?;
         note(tally, &record);
         if record.state == State::Failed {
@@ -191,6 +192,14 @@ impl Results {
         match self {
             Results::Folder(folder, ..) if restarted => joblog::marked(folder, count),
             _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Shows an item as running where the engine does not: steps of an allocation.
+    fn begin(&self, index: u64) -> Result<()> {
+        match self {
+            Results::Folder(folder, ..) if std::env::var_os("SHARDRUN_STARTED").is_some() => folder.note_start(index),
+            _ => Ok(()),
         }
     }
 

@@ -5,9 +5,10 @@ mod manifest;
 mod pods;
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use tarpipe::cli::Usage;
 use tarpipe::messages;
@@ -36,36 +37,33 @@ pub fn submit(job: &Job) -> Result<Submission> {
     check(job, &config)?;
     let server = server(&config)?;
     let mut submission = Submission::create(job, Engine::K8s)?;
-    submission.namespace = job.settings.namespace.clone().or_else(|| config.k8s.namespace.clone());
+    let context = Context::ask();
+    submission.cluster = context.name;
+    submission.namespace = namespace(job, &config).or(context.namespace);
     let slices = manifest::slices(job)?;
-    let maker = maker(job, &config, server, &name(job, &submission), slices.len());
+    let maker = maker(job, &config, server, &submission.name(&job.head.plan), slices.len());
     for slice in &slices {
         submission.parts.push(Part { id: maker.name_of(slice), first: slice.first, tasks: slice.tasks });
     }
     submission.save()?;
     for slice in &slices {
-        apply(&submission, vec![maker.config_map(slice)])?;
+        create(&submission, vec![maker.config_map(slice)])?;
         match is_plain(job, server) {
-            false => apply(&submission, vec![maker.indexed_job(slice)?])?,
-            true => apply_plain(job, &maker, slice, &submission)?,
+            false => create(&submission, vec![maker.indexed_job(slice)?])?,
+            true => create_plain(job, &maker, slice, &submission)?,
         }
     }
     Ok(submission)
 }
 
-/// The manifests that would be applied.
+/// The manifests of the objects that would be created.
 pub fn dry_run(job: &Job) -> Result<String> {
     let config = Config::read(job.settings.config.as_deref())?;
     check(job, &config)?;
     let server = server(&config).unwrap_or(RECENT);
     let slices = manifest::slices(job)?;
-    let maker = maker(
-        job,
-        &config,
-        server,
-        &format!("shardrun-{}-NNN", job.head.plan.short_name()).to_lowercase(),
-        slices.len(),
-    );
+    let name = Submission::sketch(job).name(&job.head.plan).to_lowercase();
+    let maker = maker(job, &config, server, &name, slices.len());
     let mut documents = Vec::new();
     for slice in &slices {
         documents.push(maker.config_map(slice));
@@ -93,10 +91,26 @@ fn is_plain(job: &Job, server: Server) -> bool {
     job.settings.plain_jobs || !server.has_indexed()
 }
 
-fn name(job: &Job, submission: &Submission) -> String {
-    let number = submission.path.to_string_lossy();
-    let number = number.rsplit('-').next().unwrap_or("0");
-    format!("shardrun-{}-{number}", job.head.plan.short_name())
+fn namespace(job: &Job, config: &Config) -> Option<String> {
+    job.settings.namespace.clone().or_else(|| config.k8s.namespace.clone())
+}
+
+/// Where kubectl goes by default. It may go elsewhere tomorrow, and a submission stays where it is.
+#[derive(Default)]
+struct Context {
+    name: Option<String>,
+    namespace: Option<String>,
+}
+
+impl Context {
+    /// Nothing where there is no file with contexts, as inside of a cluster.
+    fn ask() -> Self {
+        let answer = ask(&["kubectl", "config", "view", "--minify", "-o", "json"], LIMIT).unwrap_or_default();
+        let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
+        let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let namespace = text(&answer["contexts"][0]["context"]["namespace"]);
+        Context { name: text(&answer["current-context"]), namespace }
+    }
 }
 
 fn maker<'a>(job: &'a Job, config: &'a Config, server: Server, name: &str, slices: usize) -> Maker<'a> {
@@ -119,6 +133,9 @@ fn server(config: &Config) -> Result<Server> {
 /// The words of a call of kubectl.
 fn kubectl<'a>(submission: &'a Submission, words: &[&'a str]) -> Vec<&'a str> {
     let mut all = vec!["kubectl"];
+    if let Some(context) = &submission.cluster {
+        all.extend(["--context", context]);
+    }
     if let Some(namespace) = &submission.namespace {
         all.extend(["-n", namespace]);
     }
@@ -126,16 +143,17 @@ fn kubectl<'a>(submission: &'a Submission, words: &[&'a str]) -> Vec<&'a str> {
     all
 }
 
-fn apply(submission: &Submission, objects: Vec<Value>) -> Result<()> {
+/// Creates objects. What exists already is a stranger's, and an error. Unlike `kubectl apply`, this does not repeat each
+/// object in an annotation, which has less room than a ConfigMap.
+fn create(submission: &Submission, objects: Vec<Value>) -> Result<()> {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     let name = submission.path.join("manifest.json");
     std::fs::write(&name, serde_json::to_string(&list)?).with_context(|| name.display().to_string())?;
-    // A Job that exists is one that an interrupted call has made.
-    tell(&kubectl(submission, &["apply", "--validate=false", "-f", "-"]), &list.to_string(), LIMIT).map(drop)
+    tell(&kubectl(submission, &["create", "--validate=false", "-f", "-"]), &list.to_string(), LIMIT).map(drop)
 }
 
 /// Makes a Job a task: all at once, or as many as may run, whenever some have ended.
-fn apply_plain(job: &Job, maker: &Maker<'_>, slice: &Slice, submission: &Submission) -> Result<()> {
+fn create_plain(job: &Job, maker: &Maker<'_>, slice: &Slice, submission: &Submission) -> Result<()> {
     let mut next = 0;
     while next < slice.tasks {
         let room = match job.settings.jobs {
@@ -145,7 +163,7 @@ fn apply_plain(job: &Job, maker: &Maker<'_>, slice: &Slice, submission: &Submiss
         let until = (next + room.min(BATCH)).min(slice.tasks);
         if until > next {
             let jobs = (next..until).map(|task| maker.plain_job(slice, task)).collect::<Result<_>>()?;
-            apply(submission, jobs)?;
+            create(submission, jobs)?;
             next = until;
         } else {
             std::thread::sleep(Duration::from_secs(1));
@@ -166,6 +184,8 @@ struct Seen {
     pods: Vec<Pod>,
     /// How many of its Jobs have not ended.
     active: usize,
+    /// How many Jobs there are.
+    jobs: usize,
     /// The tasks that it calls completed, where that means that all of their items are done.
     completed: Vec<usize>,
 }
@@ -180,6 +200,7 @@ fn look(submission: &Submission) -> Result<Seen> {
     Ok(Seen {
         pods: of_kind("Pod").filter_map(|pod| Pod::parse(pod, submission)).collect(),
         active: of_kind("Job").filter(|job| !has_ended(job)).count(),
+        jobs: of_kind("Job").count(),
         completed: of_kind("Job").flat_map(|job| completed(job, submission)).collect(),
     })
 }
@@ -233,6 +254,9 @@ pub fn states(submission: &Submission) -> TaskStates {
 /// Whoever waits asks this all the time: a pod goes with its node, and takes its results along. What only
 /// the Job remembers is done without a word on how.
 pub fn collect(folder: &Folder, submission: &Submission) -> Result<usize> {
+    // Several may wait for the same run; each result is taken once.
+    let turn = File::create(submission.path.join("collecting")).and_then(|file| file.lock().map(|()| file));
+    let _turn = turn.with_context(|| submission.path.display().to_string())?;
     let seen = look(submission)?;
     let file = submission.path.join("collected");
     let known = std::fs::read_to_string(&file).unwrap_or_default();
@@ -284,4 +308,11 @@ pub fn cancel(folder: &Folder, submission: &Submission) -> Result<()> {
     }
     let selector = selector(submission);
     ask(&kubectl(submission, &["delete", "jobs,configmaps", "-l", &selector, "--wait=false"]), LIMIT).map(drop)
+}
+
+/// What is left of a submission that was cancelled: Jobs, and pods that are being ended. Empty when nothing is.
+pub fn left(submission: &Submission) -> Result<String> {
+    let seen = look(submission)?;
+    let pods: Vec<&str> = seen.pods.iter().filter(|pod| !pod.has_ended()).map(|pod| pod.name.as_str()).collect();
+    Ok(if seen.jobs > 0 { submission.ids() } else { pods.join(",") })
 }
