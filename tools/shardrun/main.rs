@@ -17,6 +17,8 @@ mod listener;
 mod lock;
 mod plan;
 mod quoting;
+mod requeue;
+mod results;
 mod samples;
 mod settings;
 mod status;
