@@ -193,3 +193,42 @@ fn an_interactive_slurm_run_is_seen_and_cancelled() {
         slurm.clear();
     }
 }
+
+#[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
+fn an_item_longer_than_its_time_limit_fails_and_says_so() {
+    let slurm = slurm();
+    // The second item of each task is the one that takes too long.
+    let waiting = slurm.begin("--chunk 3", "echo $$ >>began-{}; [ {} != 1 ] || sleep 1000; echo {}");
+    for round in 1..=3 {
+        until("it begins", || begun(&slurm, 1) == round);
+        let (.., job) = &slurm.running().into_iter().find(|(task, ..)| *task == 0).unwrap();
+        slurm.bash(&format!("scancel --batch --signal=USR1 {job}")).done().status(0);
+        slurm.hasten(job, round);
+    }
+    waiting.ends(3);
+    let record = slurm.record(1);
+    assert_eq!(record["code"], "timeout", "{record}");
+    assert!(record["message"].as_str().unwrap().contains("by Slurm's time limit"), "{record}");
+    // The others of its task are done, and ran once.
+    assert_eq!(slurm.status().split(": ").nth(1).unwrap(), "5 of 6 done (83 %), 0 running, 1 failed, 0 left");
+    assert_eq!((begun(&slurm, 0), begun(&slurm, 1), begun(&slurm, 2)), (1, 3, 1));
+}
+
+#[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
+fn what_slurm_does_not_start_is_explained() {
+    let slurm = slurm();
+    let waiting = slurm.begin("--slurm-arg=--hold", "echo {}");
+    let said = || fs::read_to_string(&waiting.errors).unwrap();
+    let started = std::time::Instant::now();
+    until("it says why", || said().contains("slurm does not start 6 tasks: JobHeldUser"));
+    assert!(started.elapsed().as_secs() < 60, "it took {:?}", started.elapsed());
+    let shown = slurm.bash("shardrun status run").done().status(0).stdout_text();
+    assert!(shown.contains("waiting: 6 tasks: JobHeldUser"), "{shown}");
+    slurm.bash("shardrun cancel run").done().status(0);
+    waiting.ends_badly();
+    slurm.clear();
+    let refused = slurm.shardrun("--slurm-arg=--partition=none", "echo {}").done().status(1);
+    refused.stderr_has("tasks 0 to 5 were not submitted: sbatch: ").stderr_has("invalid partition specified");
+}

@@ -372,7 +372,7 @@ fn manifests_fit_the_schemas_of_every_version() {
     let mut all = Vec::new();
     for minor in 25..=37 {
         let version = format!("1.{minor}");
-        let flags: [&[&str]; 2] = [&["--max-failures", "1"], &["--plain-jobs", "--wait"]];
+        let flags: [&[&str]; 2] = [&["--max-failures", "1", "--wait"], &["--plain-jobs", "--wait"]];
         for more in flags {
             all.extend(manifests(path, &version, more).into_iter().map(|document| (version.clone(), document)));
         }

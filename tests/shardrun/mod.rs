@@ -3,6 +3,7 @@
 mod engines;
 mod items;
 mod kills;
+mod limits;
 mod live;
 mod outputs;
 mod runs;

@@ -104,6 +104,7 @@ impl Runner {
             record.seconds = started.elapsed().as_secs_f64();
             record.stderr = tail;
             note(&mut record, result);
+            explain_early_reader(&mut record, &script);
             if record.state == State::Done || record.attempts > self.head.limits.retries {
                 return Ok(record);
             }
@@ -176,6 +177,21 @@ fn note(record: &mut Record, result: Result<Made, Failure>) {
             record.code = Some(failure.code.to_owned());
             record.message = Some(failure.message);
         }
+    }
+}
+
+/// Says what to do about a stage that fails because the one after it has read enough: bash's pipefail cannot tell that
+/// from a real failure. It dies of PIPE, or says so as curl does.
+fn explain_early_reader(record: &mut Record, script: &str) {
+    let (stage, status) = match record.exit {
+        Some(141) if script.contains('|') => ("a stage", 141),
+        Some(23) if script.contains("curl") && script.contains('|') => ("curl", 23),
+        _ => return,
+    };
+    if let Some(message) = record.message.as_mut() {
+        message.push_str(&format!(
+            ": {stage} could not write all of its output, as when the next one stops reading early; if that is meant, write {{ STAGE || [ $? = {status} ]; }} | ..."
+        ));
     }
 }
 

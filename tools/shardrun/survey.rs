@@ -40,6 +40,8 @@ pub struct Survey {
     pub standings: Vec<Standing>,
     /// Whether somebody is at work on it.
     pub is_live: bool,
+    /// Why tasks do not start.
+    pub waits: Vec<String>,
 }
 
 /// Short messages of a pod leave the values of items out.
@@ -67,7 +69,8 @@ impl Survey {
             _ => Standing::Left,
         };
         let standings = done.iter().zip(&records).map(standing).collect();
-        let mut survey = Survey { folder: folder.clone(), plan, items, records, standings, is_live: false };
+        let mut survey =
+            Survey { folder: folder.clone(), plan, items, records, standings, is_live: false, waits: Vec::new() };
         survey.look_here()?;
         for submission in &submissions {
             survey.ask(submission)?;
@@ -128,7 +131,11 @@ impl Survey {
         if states.is_empty() {
             return Ok(());
         }
-        self.is_live |= states.values().any(|state| matches!(state, TaskState::Waiting | TaskState::Running));
+        let is_live = states.values().any(|state| matches!(state, TaskState::Waiting | TaskState::Running));
+        if is_live {
+            self.is_live = true;
+            self.waits.extend(engine::reasons(submission));
+        }
         let since = bundle::time(&submission.path);
         bundle::each(&submission.path, |task, items| {
             let open: Vec<u64> = items

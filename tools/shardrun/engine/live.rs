@@ -8,9 +8,11 @@ use tarpipe::cli::{Outcome, Usage};
 use tarpipe::messages;
 
 use super::{hand_over_again, judge, k8s, slurm, wait};
+use crate::bundle;
 use crate::engine::Submission;
 use crate::folder::Folder;
 use crate::job::Job;
+use crate::joblog::{self, Record, State};
 use crate::lock::Held;
 use crate::settings::Engine;
 
@@ -52,6 +54,21 @@ pub fn is_alive(folder: &Folder, submission: &Submission) -> Result<bool> {
         // Their tasks end with the process that holds the lock.
         Engine::Local | Engine::Spark | Engine::Ray => Ok(false),
     }
+}
+
+/// Ends a submission of several Jobs in which more items have failed than may: each of them counts its own alone.
+pub fn stop_if_failed(job: &Job, submission: &Submission) -> Result<bool> {
+    let (Engine::K8s, Some(most)) = (submission.engine, job.head.limits.max_failures) else { return Ok(false) };
+    let since = bundle::time(&submission.path);
+    let records = joblog::latest(&job.folder, job.head.plan.count)?;
+    let has_failed = |record: &&Record| record.state == State::Failed && record.start + record.seconds >= since;
+    let failed = records.iter().flatten().filter(has_failed).count() as u64;
+    if failed <= most {
+        return Ok(false);
+    }
+    messages::notice(&format!("{failed} items have failed: ending {}", submission.ids()));
+    end(&job.folder, submission)?;
+    Ok(true)
 }
 
 /// Goes on with a run that an engine works on already, instead of running its items twice.

@@ -1,5 +1,6 @@
 //! What runs the tasks of a job: one file an engine.
 
+mod allocation;
 mod driver;
 mod k8s;
 mod live;
@@ -7,6 +8,7 @@ mod local;
 mod slurm;
 mod submission;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -40,7 +42,7 @@ pub fn run(mut job: Job) -> Result<Outcome> {
     }
     match job.settings.on {
         Engine::Local => return local::run(&job),
-        Engine::Slurm if job.settings.interactive => slurm::interactive(&job)?,
+        Engine::Slurm if job.settings.interactive => allocation::run(&job)?,
         Engine::Slurm | Engine::K8s => {
             let submission = match job.settings.on {
                 Engine::Slurm => slurm::submit(&job)?,
@@ -98,6 +100,7 @@ fn wait(job: &Job, submission: &Submission) -> Result<()> {
     signals::before_end(move |_| {
         messages::notice(&format!("the run goes on (see shardrun status {folder}, shardrun cancel {folder})"))
     });
+    let mut troubles = Troubles::default();
     let (mut pause, mut misses) = (SOON, 0);
     loop {
         let asked = Instant::now();
@@ -111,9 +114,53 @@ fn wait(job: &Job, submission: &Submission) -> Result<()> {
             }
             Err(err) => return Err(err),
         }
+        if live::stop_if_failed(job, submission)? {
+            return Ok(());
+        }
+        troubles.tell(submission);
         std::thread::sleep(pause.max(asked.elapsed() * LAZY));
         pause = (pause * 3 / 2).min(LATER);
     }
+}
+
+/// Reasons why tasks do not start, told to whoever waits for them.
+struct Troubles {
+    told: BTreeSet<String>,
+    next: Instant,
+}
+
+impl Default for Troubles {
+    fn default() -> Self {
+        Troubles { told: BTreeSet::new(), next: Instant::now() + LATER }
+    }
+}
+
+impl Troubles {
+    /// Tells those that are new, now and then.
+    fn tell(&mut self, submission: &Submission) {
+        if Instant::now() < self.next {
+            return;
+        }
+        for reason in reasons(submission) {
+            // How many wait for the same reason changes all the time.
+            let what = reason.split_once(": ").map_or(reason.as_str(), |(_, what)| what);
+            let kind = what.split_once(": ").map_or(what, |(kind, _)| kind);
+            if self.told.insert(kind.to_owned()) {
+                messages::notice(&format!("{} does not start {reason}", submission.engine.name()));
+            }
+        }
+        self.next = Instant::now() + 2 * LATER;
+    }
+}
+
+/// Why tasks of a submission wait that may wait for ever; nothing where the engine cannot be asked.
+pub fn reasons(submission: &Submission) -> Vec<String> {
+    let reasons = match submission.engine {
+        Engine::Slurm => slurm::reasons(submission),
+        Engine::K8s => k8s::reasons(submission),
+        Engine::Local | Engine::Spark | Engine::Ray => Ok(Vec::new()),
+    };
+    reasons.unwrap_or_default()
 }
 
 /// What became of the items that an engine was given.

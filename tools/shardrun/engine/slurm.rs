@@ -1,17 +1,18 @@
 //! Slurm: job arrays, several where one may not hold all tasks. Results come through the shared run folder;
 //! what Slurm says is a hint, for it forgets jobs soon after their end.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use tarpipe::messages;
 use tarpipe::process::quote;
-use tarpipe::{messages, signals};
+use tarpipe::report::counted;
 
+use super::allocation;
 use super::submission::{Part, Submission, TaskState, TaskStates};
-use crate::ask::{ask, cannot_start};
+use crate::ask::ask;
 use crate::bundle;
 use crate::config::{Config, flags};
 use crate::job::Job;
@@ -19,8 +20,6 @@ use crate::settings::{Engine, Settings};
 
 /// A client that does not reach its controller gives up after 10 s by itself; a busy one takes longer.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What Slurm may take to hear that an interrupted allocation is not needed any more.
-const FAREWELL: Duration = Duration::from_secs(20);
 /// Where the site does not say.
 const USUAL_MAX_ARRAY: usize = 1001;
 /// Seconds between the warning and the end of a job's time.
@@ -81,7 +80,7 @@ pub fn dry_run(job: &Job) -> Result<String> {
     let tasks = bundle::count(&job.todo, job.settings.chunk);
     let submission = Submission::sketch(job);
     if job.settings.interactive {
-        return interactive_script(job, &config, &submission, tasks);
+        return allocation::script(job, &config, &submission, tasks);
     }
     let most = Site::ask().map_or(USUAL_MAX_ARRAY, |site| site.max_array);
     let part = Part { id: String::new(), first: 0, tasks: most.min(tasks) };
@@ -132,7 +131,7 @@ fn script(job: &Job, config: &Config, submission: &Submission, part: &Part) -> R
 }
 
 /// What the site has every worker do first.
-fn prelude(config: &Config) -> String {
+pub fn prelude(config: &Config) -> String {
     let mut text = String::new();
     for (name, value) in &config.worker.env {
         text += &format!("export {name}={}\n", quote(value));
@@ -141,76 +140,23 @@ fn prelude(config: &Config) -> String {
     if setup.is_empty() { text } else { text + setup + "\n" }
 }
 
-fn worker(config: &Config) -> Result<String> {
+/// What runs a task on a worker.
+pub fn worker(config: &Config) -> Result<String> {
     let here = std::env::current_exe().context("cannot find this program")?;
     Ok(quote(&config.worker.shardrun.clone().unwrap_or_else(|| here.to_string_lossy().into_owned())))
 }
 
-/// Runs all tasks as steps of one allocation, and waits.
-pub fn interactive(job: &Job) -> Result<()> {
-    let config = Config::read(job.settings.config.as_deref())?;
-    let mut submission = Submission::create(job, Engine::Slurm)?;
-    let tasks = bundle::count(&job.todo, job.settings.chunk);
-    let name = submission.name(&job.head.plan);
-    submission.parts.push(Part { id: name.clone(), first: 0, tasks });
-    submission.cluster = Site::ask()?.name;
-    submission.save()?;
-    std::fs::write(job.folder.path().join("started"), "").context("the run folder")?;
-    let script = interactive_script(job, &config, &submission, tasks)?;
-    let file = submission.path.join("interactive.sh");
-    std::fs::write(&file, script).with_context(|| file.display().to_string())?;
-    let mut salloc = Command::new("salloc");
-    salloc.arg("--quiet").args(flags(&config.interactive)?);
-    if job.settings.jobs > 0 {
-        salloc.arg(format!("--ntasks={}", job.settings.jobs));
-    }
-    if !job.settings.after.is_empty() {
-        salloc.arg(format!("--dependency=afterok:{}", job.settings.after.join(":")));
-    }
-    // The name is how the allocation is found again, so ours goes last.
-    salloc.args(&job.settings.slurm_arg).arg(format!("--job-name={name}"));
-    salloc.arg("bash").arg(&file).stdin(Stdio::null()).process_group(0);
-    let mut child = salloc.spawn().map_err(|err| cannot_start("salloc", err))?;
-    signals::guard_group(child.id());
-    signals::before_end(move |_| {
-        // A salloc that is killed leaves its allocation behind.
-        _ = ask(&["scancel", "-n", &name], FAREWELL);
-    });
-    let status = child.wait()?;
-    signals::release_group(child.id());
-    signals::yield_to_signal();
-    if !status.success() {
-        messages::detail(&format!("salloc: {status}"));
-    }
-    submission.set_over()
-}
-
-fn interactive_script(job: &Job, config: &Config, submission: &Submission, tasks: usize) -> Result<String> {
-    let folder = quote(&submission.path.to_string_lossy());
-    let mut text = format!("#!/bin/bash\n# {} tasks as steps of one allocation\n", tasks);
-    text += &prelude(config);
-    writeln!(text, "export SHARDRUN_STARTED=1")?;
-    let jobs = if job.settings.jobs > 0 { job.settings.jobs.to_string() } else { "\"${SLURM_NTASKS:-1}\"".into() };
-    // Each failing step is in the job log; its status must not end the others.
-    writeln!(
-        text,
-        "seq 0 {} | xargs -P {jobs} -I@ srun --quiet --exact --nodes=1 --ntasks=1 {} item {folder} @ || true",
-        tasks - 1,
-        worker(config)?
-    )?;
-    Ok(text)
-}
-
 /// What this machine's Slurm says about itself.
-struct Site {
+pub struct Site {
     /// How many tasks an array may have.
     max_array: usize,
     /// The name of the cluster.
-    name: Option<String>,
+    pub name: Option<String>,
 }
 
 impl Site {
-    fn ask() -> Result<Self> {
+    /// Asks the controller.
+    pub fn ask() -> Result<Self> {
         let config = ask(&["scontrol", "show", "config"], LIMIT)?;
         let value = |key: &str| {
             let line = config.lines().find(|line| line.split('=').next().is_some_and(|name| name.trim() == key));
@@ -330,6 +276,20 @@ fn state_of(name: &str) -> TaskState {
 /// Whether any task of the submission waits or runs.
 pub fn is_alive(submission: &Submission) -> Result<bool> {
     Ok(!queue(submission, &[], "%i")?.is_empty())
+}
+
+/// Reasons to wait that pass by themselves.
+const USUAL_REASONS: [&str; 9] =
+    ["None", "Priority", "Resources", "JobArrayTaskLimit", "Dependency", "BeginTime", "Cleaning", "Prolog", "(null)"];
+
+/// Why tasks wait that may wait for ever, each reason once.
+pub fn reasons(submission: &Submission) -> Result<Vec<String>> {
+    let mut counts = BTreeMap::new();
+    for reason in queue(submission, &["-r", "-t", "pending"], "%r")? {
+        *counts.entry(reason).or_insert(0_u64) += 1;
+    }
+    let unusual = counts.into_iter().filter(|(reason, _)| !USUAL_REASONS.contains(&reason.as_str()));
+    Ok(unusual.map(|(reason, count)| format!("{}: {reason}", counted(count, "task"))).collect())
 }
 
 /// Ends what waits and runs.

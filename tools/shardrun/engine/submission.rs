@@ -128,9 +128,10 @@ impl Submission {
         Ok(Submission { path, ..submission })
     }
 
-    /// The names of all parts, joined by commas.
+    /// The names of all parts that the engine has, joined by commas.
     pub fn ids(&self) -> String {
-        self.parts.iter().map(|part| part.id.as_str()).collect::<Vec<_>>().join(",")
+        let ids = self.parts.iter().map(|part| part.id.as_str()).filter(|id| !id.is_empty());
+        ids.collect::<Vec<_>>().join(",")
     }
 
     /// The task that the engine calls number `index` of part `id`.

@@ -1,18 +1,21 @@
 //! Kubernetes, through kubectl: Indexed Jobs, or a single-pod Job a task on servers that lack them. Results come
 //! back as termination messages, so that pods need no volume in common with us.
 
+mod limits;
 mod manifest;
 mod pods;
+mod reasons;
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
-use tarpipe::cli::Usage;
 use tarpipe::messages;
 
+use super::Troubles;
+use super::live::stop_if_failed;
 use super::submission::{Part, Submission, TaskState, TaskStates};
 use crate::ask::{ask, tell};
 use crate::bundle;
@@ -22,8 +25,11 @@ use crate::job::Job;
 use crate::joblog::{JobLog, Record};
 use crate::settings::Engine;
 use crate::worker;
+use limits::{check, check_limits, counts_failures, is_plain, parallel};
 use manifest::{Maker, Server, Slice};
 use pods::Pod;
+
+pub use reasons::reasons;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// What is assumed of a server that cannot be asked.
@@ -36,11 +42,12 @@ pub fn submit(job: &Job) -> Result<Submission> {
     let config = Config::read(job.settings.config.as_deref())?;
     check(job, &config)?;
     let server = server(&config)?;
+    let slices = manifest::slices(job)?;
+    check_limits(job, server, slices.len())?;
     let mut submission = Submission::create(job, Engine::K8s)?;
     let context = Context::ask();
     submission.cluster = context.name;
     submission.namespace = namespace(job, &config).or(context.namespace);
-    let slices = manifest::slices(job)?;
     let maker = maker(job, &config, server, &submission.name(&job.head.plan), slices.len());
     for slice in &slices {
         submission.parts.push(Part { id: maker.name_of(slice), first: slice.first, tasks: slice.tasks });
@@ -50,7 +57,8 @@ pub fn submit(job: &Job) -> Result<Submission> {
         create(&submission, vec![maker.config_map(slice)])?;
         match is_plain(job, server) {
             false => create(&submission, vec![maker.indexed_job(slice)?])?,
-            true => create_plain(job, &maker, slice, &submission)?,
+            true if create_plain(job, &maker, slice, &submission)? => {}
+            true => break,
         }
     }
     Ok(submission)
@@ -62,6 +70,7 @@ pub fn dry_run(job: &Job) -> Result<String> {
     check(job, &config)?;
     let server = server(&config).unwrap_or(RECENT);
     let slices = manifest::slices(job)?;
+    check_limits(job, server, slices.len())?;
     let name = Submission::sketch(job).name(&job.head.plan).to_lowercase();
     let maker = maker(job, &config, server, &name, slices.len());
     let mut documents = Vec::new();
@@ -75,20 +84,6 @@ pub fn dry_run(job: &Job) -> Result<String> {
     }
     let texts: Result<Vec<String>, _> = documents.iter().map(serde_json::to_string_pretty).collect();
     Ok(texts?.join("\n---\n") + "\n")
-}
-
-fn check(job: &Job, config: &Config) -> Result<()> {
-    if manifest::image(job, config).is_empty() {
-        bail!(Usage("--on k8s needs --image, or image in the section k8s of --config".into()));
-    }
-    if job.settings.plain_jobs && job.settings.jobs > 0 && !job.settings.wait {
-        bail!(Usage("--plain-jobs with -j needs --wait: nobody else could hold the Jobs back".into()));
-    }
-    Ok(())
-}
-
-fn is_plain(job: &Job, server: Server) -> bool {
-    job.settings.plain_jobs || !server.has_indexed()
 }
 
 fn namespace(job: &Job, config: &Config) -> Option<String> {
@@ -115,8 +110,8 @@ impl Context {
 
 fn maker<'a>(job: &'a Job, config: &'a Config, server: Server, name: &str, slices: usize) -> Maker<'a> {
     // Several Jobs share what may run at once.
-    let parallel = if job.settings.jobs > 0 { (job.settings.jobs / slices.max(1)).max(1) } else { usize::MAX };
-    Maker { job, config, server, name: name.to_owned(), parallel }
+    let parallel = (parallel(job) / slices.max(1)).max(1);
+    Maker { job, config, server, name: name.to_owned(), parallel, stops: counts_failures(job, server, slices) }
 }
 
 /// What the server can do; the site's file goes before it.
@@ -152,13 +147,15 @@ fn create(submission: &Submission, objects: Vec<Value>) -> Result<()> {
     tell(&kubectl(submission, &["create", "--validate=false", "-f", "-"]), &list.to_string(), LIMIT).map(drop)
 }
 
-/// Makes a Job a task: all at once, or as many as may run, whenever some have ended.
-fn create_plain(job: &Job, maker: &Maker<'_>, slice: &Slice, submission: &Submission) -> Result<()> {
+/// Makes a Job for each task: all at once, or as many as may run, whenever some have ended. False when too many items
+/// have failed meanwhile, and the run was ended.
+fn create_plain(job: &Job, maker: &Maker<'_>, slice: &Slice, submission: &Submission) -> Result<bool> {
+    let mut troubles = Troubles::default();
     let mut next = 0;
     while next < slice.tasks {
-        let room = match job.settings.jobs {
-            0 => BATCH,
-            most => most.saturating_sub(collect(&job.folder, submission)?),
+        let room = match job.settings.wait {
+            false => BATCH,
+            true => parallel(job).saturating_sub(collect(&job.folder, submission)?),
         };
         let until = (next + room.min(BATCH)).min(slice.tasks);
         if until > next {
@@ -167,9 +164,13 @@ fn create_plain(job: &Job, maker: &Maker<'_>, slice: &Slice, submission: &Submis
             next = until;
         } else {
             std::thread::sleep(Duration::from_secs(1));
+            troubles.tell(submission);
+        }
+        if stop_if_failed(job, submission)? {
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// What selects the objects of a submission.
