@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Engine, HELD, installed, until};
+use super::{Engine, HELD, installed, is_alive, until};
 
 fn k8s() -> Engine {
     Engine::up("k8s", &installed("k8s"), "--on k8s --wait --image none --chdir \"$PWD\"")
@@ -52,4 +52,70 @@ fn kubernetes_pods_and_nodes_that_go_lose_nothing_but_time() {
     fs::write(k8s.path("go"), "").unwrap();
     waiting.ends(0);
     k8s.complete();
+}
+
+#[test]
+#[ignore = "needs Kubernetes: scripts/test --engines"]
+fn kubernetes_runs_nothing_twice_and_takes_nobody_elses_results() {
+    let k8s = k8s();
+    // The process that waits is killed, and the same command takes its place.
+    let mut waiting = k8s.begin("", HELD);
+    k8s.until_begun(&[2, 3, 4, 5]);
+    until("all is handed over", || k8s.status().contains("0 failed"));
+    waiting.child.kill().unwrap();
+    waiting.child.wait().unwrap();
+    let again = k8s.begin("", HELD);
+    until("it joins", || fs::read_to_string(&again.errors).unwrap().contains("already running on k8s as "));
+    fs::write(k8s.path("go"), "").unwrap();
+    again.ends(0);
+    k8s.complete();
+    assert_eq!(k8s.begun(), 6, "items ran twice");
+    // The same command in a fresh run finds the Jobs of the first, and does not take them for its own.
+    for name in ["run", "out-0", "out-1", "out-2", "out-3", "out-4", "out-5"] {
+        let path = k8s.path(name);
+        if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+    }
+    k8s.shardrun("", HELD).done().status(0);
+    k8s.complete();
+    assert_eq!(k8s.begun(), 12, "the second run did not run");
+}
+
+#[test]
+#[ignore = "needs Kubernetes: scripts/test --engines"]
+fn kubernetes_cancels_the_live_run_and_tells_what_does_not_start() {
+    let k8s = k8s();
+    let live = "shardrun --on k8s --image none --chdir \"$PWD\" -n 2 'echo $$ >>pid-{}; echo said {}; sleep 1000'";
+    k8s.bash(live).done().status(0);
+    until("it begins", || k8s.path("pid-0").exists() && k8s.path("pid-1").exists());
+    k8s.bash("shardrun -n 1 true").done().status(0);
+    k8s.bash("shardrun cancel").done().status(0).stderr_has(": ended k8s shardrun-");
+    assert!(k8s.pods().is_empty(), "{:?}", k8s.pods());
+    for item in 0..2 {
+        let pid = fs::read_to_string(k8s.path(&format!("pid-{item}"))).unwrap();
+        assert!(!is_alive(pid.trim()), "item {item} runs on");
+    }
+    k8s.clear();
+    fs::write(k8s.path("site.toml"), "[k8s]\npod = { nodeSelector = { disk = \"none\" } }\n").unwrap();
+    let waiting = k8s.begin("--config site.toml", "echo {}");
+    let started = std::time::Instant::now();
+    until("it says why", || {
+        let said = fs::read_to_string(&waiting.errors).unwrap();
+        said.contains("k8s does not start 6 pods: Unschedulable: 0/2 nodes are available")
+    });
+    assert!(started.elapsed().as_secs() < 60, "it took {:?}", started.elapsed());
+    k8s.bash("shardrun cancel run").done().status(0);
+    waiting.ends_badly();
+}
+
+#[test]
+#[ignore = "needs Kubernetes: scripts/test --engines"]
+fn kubernetes_takes_names_that_fill_a_config_map() {
+    let k8s = k8s();
+    // Incompressible, and more than the annotation of `kubectl apply` has room for.
+    k8s.bash("head -c 320000 /dev/urandom | od -An -v -tx1 -w64 | tr -d ' ' >names").done().status(0);
+    let flags = "--on k8s --image none --chdir \"$PWD\" --chunk 5000 --run run -T names";
+    let done = k8s.bash(&format!("shardrun {flags} 'sleep 1000; true $SHARD'")).done().status(0);
+    done.stderr_has("5000 items handed to k8s as ");
+    until("it begins", || k8s.status().contains("1 running"));
+    k8s.bash("shardrun cancel run").done().status(0).stderr_has("run: ended k8s ");
 }

@@ -237,7 +237,7 @@ impl Engine {
         let waiting = self.begin("", HELD);
         self.until_begun(&[2, 3]);
         until("the quick ones end", || self.path("out-0").exists() && self.path("out-1").exists());
-        self.bash("${enter-} shardrun cancel run").done().status(0);
+        self.bash("${enter-} shardrun cancel run").done().status(0).stderr_has("run: ended ");
         waiting.ends_badly();
         for item in [2, 3] {
             let pid = fs::read_to_string(self.path(&format!("began-{item}"))).unwrap();

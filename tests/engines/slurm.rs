@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Engine, FLAKY, HELD, scripts, until};
+use super::{Engine, FLAKY, HELD, is_alive, scripts, until};
 use crate::support::list;
 use crate::support::web::{Web, reply};
 
@@ -19,11 +19,11 @@ impl Engine {
     }
 
     /// A requeued job waits for two minutes, unless one moves it; within a second or so of its end it can't start.
-    fn hasten(&self, job: &str) {
+    fn hasten(&self, job: &str, restarts: usize) {
         let show = format!("scontrol show job -o {job}");
         until("it is queued again", || {
             let shown = self.bash(&show).done().stdout_text();
-            shown.contains("JobState=PENDING") && shown.contains("Restarts=1")
+            shown.contains("JobState=PENDING") && shown.contains(&format!("Restarts={restarts} "))
         });
         self.bash(&format!("sleep 2.5; scontrol update jobid={job} StartTime=now")).done().status(0);
     }
@@ -57,7 +57,7 @@ fn a_slurm_node_that_dies_loses_nothing_but_time() {
     assert!(slurm.status().contains("0 failed"), "{}", slurm.status());
     fs::write(slurm.path("go"), "").unwrap();
     for (.., job) in running.iter().filter(|(_, on, _)| *on == node) {
-        slurm.hasten(job);
+        slurm.hasten(job, 1);
     }
     waiting.ends(0);
     assert_ne!(slurm.record(4)["host"], node.as_str());
@@ -72,7 +72,7 @@ fn a_warned_slurm_task_goes_back_into_the_queue() {
     slurm.until_begun(&[3]);
     let (.., job) = &slurm.running().into_iter().find(|(item, ..)| *item == 3).unwrap();
     slurm.bash(&format!("scancel --batch --signal=USR1 {job}")).done().status(0);
-    slurm.hasten(job);
+    slurm.hasten(job, 1);
     fs::write(slurm.path("go"), "").unwrap();
     waiting.ends(0);
     assert_eq!(fs::read_to_string(slurm.path("began-3")).unwrap().lines().count(), 2);
@@ -153,4 +153,102 @@ fn a_dataset_is_made_by_jobs_of_so_many_shards_each() {
     assert_eq!(items, "3\n4\n");
     let stats = fs::read_to_string(slurm.path("out/00001_stats.json")).unwrap();
     assert!(stats.contains("\"failed_to_download\": 1"), "{stats}");
+}
+
+/// How often the items of this run have begun, by name.
+fn begun(slurm: &Engine, item: u64) -> usize {
+    fs::read_to_string(slurm.path(&format!("began-{item}"))).map_or(0, |text| text.lines().count())
+}
+
+#[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
+fn slurm_runs_nothing_twice_and_cancel_ends_what_is_live() {
+    let slurm = slurm();
+    // The process that waits is killed, and the same command takes its place.
+    let mut waiting = slurm.begin("", HELD);
+    slurm.until_begun(&[2, 3, 4, 5]);
+    waiting.child.kill().unwrap();
+    waiting.child.wait().unwrap();
+    let again = slurm.begin("", HELD);
+    until("it joins", || fs::read_to_string(&again.errors).unwrap().contains("already running on slurm as "));
+    slurm.bash("shardrun --on local --run run -n 6 -o 'out-{}' \"$PIPELINE\"").env("PIPELINE", HELD).done().status(1);
+    fs::write(slurm.path("go"), "").unwrap();
+    again.ends(0);
+    slurm.complete();
+    assert_eq!((0..6).map(|item| begun(&slurm, item)).sum::<usize>(), 6, "items ran twice");
+    slurm.clear();
+    // Without a name: the one that is live, not the one used last.
+    let live = "shardrun --on slurm -n 2 'echo $$ >>pid-{}; sleep 1000'";
+    slurm.bash(live).done().status(0);
+    until("it begins", || slurm.path("pid-0").exists() && slurm.path("pid-1").exists());
+    slurm.bash("shardrun -n 1 true").done().status(0);
+    slurm.bash("shardrun cancel").done().status(0).stderr_has(": ended slurm ");
+    assert_eq!(slurm.bash("squeue -h").done().status(0).stdout_text(), "");
+    for item in 0..2 {
+        let pid = fs::read_to_string(slurm.path(&format!("pid-{item}"))).unwrap();
+        assert!(!is_alive(pid.trim()), "item {item} runs on");
+    }
+    slurm.bash("shardrun cancel").done().status(0).stderr_has(": nothing was running");
+}
+
+#[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
+fn an_interactive_slurm_run_is_seen_and_cancelled() {
+    let mut slurm = slurm();
+    slurm.flags = "--on slurm --interactive -j 2".into();
+    for kill in [false, true] {
+        let mut waiting = slurm.begin("", HELD);
+        slurm.until_begun(&[2, 3]);
+        until("the quick ones end", || slurm.status().contains("2 of 6 done (33 %), 2 running"));
+        if kill {
+            waiting.child.kill().unwrap();
+            waiting.child.wait().unwrap();
+        }
+        slurm.bash("shardrun cancel run").done().status(0).stderr_has("run: ended ");
+        assert_eq!(slurm.bash("squeue -h").done().status(0).stdout_text(), "");
+        for pid in slurm.held() {
+            until("items end with their allocation", || !is_alive(pid.lines().last().unwrap()));
+        }
+        drop(waiting);
+        slurm.clear();
+    }
+}
+
+#[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
+fn an_item_longer_than_its_time_limit_fails_and_says_so() {
+    let slurm = slurm();
+    // The second item of each task is the one that takes too long.
+    let waiting = slurm.begin("--chunk 3", "echo $$ >>began-{}; [ {} != 1 ] || sleep 1000; echo {}");
+    for round in 1..=3 {
+        until("it begins", || begun(&slurm, 1) == round);
+        let (.., job) = &slurm.running().into_iter().find(|(task, ..)| *task == 0).unwrap();
+        slurm.bash(&format!("scancel --batch --signal=USR1 {job}")).done().status(0);
+        slurm.hasten(job, round);
+    }
+    waiting.ends(3);
+    let record = slurm.record(1);
+    assert_eq!(record["code"], "timeout", "{record}");
+    assert!(record["message"].as_str().unwrap().contains("by Slurm's time limit"), "{record}");
+    // The others of its task are done, and ran once.
+    assert_eq!(slurm.status().split(": ").nth(1).unwrap(), "5 of 6 done (83 %), 0 running, 1 failed, 0 left");
+    assert_eq!((begun(&slurm, 0), begun(&slurm, 1), begun(&slurm, 2)), (1, 3, 1));
+}
+
+#[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
+fn what_slurm_does_not_start_is_explained() {
+    let slurm = slurm();
+    let waiting = slurm.begin("--slurm-arg=--hold", "echo {}");
+    let said = || fs::read_to_string(&waiting.errors).unwrap();
+    let started = std::time::Instant::now();
+    until("it says why", || said().contains("slurm does not start 6 tasks: JobHeldUser"));
+    assert!(started.elapsed().as_secs() < 60, "it took {:?}", started.elapsed());
+    let shown = slurm.bash("shardrun status run").done().status(0).stdout_text();
+    assert!(shown.contains("waiting: 6 tasks: JobHeldUser"), "{shown}");
+    slurm.bash("shardrun cancel run").done().status(0);
+    waiting.ends_badly();
+    slurm.clear();
+    let refused = slurm.shardrun("--slurm-arg=--partition=none", "echo {}").done().status(1);
+    refused.stderr_has("tasks 0 to 5 were not submitted: sbatch: ").stderr_has("invalid partition specified");
 }

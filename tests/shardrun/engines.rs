@@ -340,7 +340,7 @@ pod() { echo '{"kind":"Pod","metadata":{"name":"p'$1'","uid":"u'$1'","labels":{"
   [{"state":{"terminated":{"reason":"'$3'","message":"'"$4"'"}}}]}}'; }
 case "$*" in
   *version*) echo '{"serverVersion":{"major":"1","minor":"31"}}' ;;
-  *apply*) cat >/dev/null ;;
+  *create*) cat >/dev/null ;;
   *get\ jobs,pods*)
     echo '{"items":[{"kind":"Job","metadata":{"name":"'$id'"},"spec":{"backoffLimitPerIndex":3},"status":
       {"completedIndexes":"0-1","failedIndexes":"2","conditions":[{"type":"Failed","status":"True"}]}},'
@@ -419,7 +419,7 @@ fn manifests_fit_the_schemas_of_every_version() {
     let mut all = Vec::new();
     for minor in 25..=37 {
         let version = format!("1.{minor}");
-        let flags: [&[&str]; 2] = [&["--max-failures", "1"], &["--plain-jobs", "--wait"]];
+        let flags: [&[&str]; 2] = [&["--max-failures", "1", "--wait"], &["--plain-jobs", "--wait"]];
         for more in flags {
             all.extend(manifests(path, &version, more).into_iter().map(|document| (version.clone(), document)));
         }

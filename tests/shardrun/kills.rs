@@ -56,10 +56,11 @@ fn cancel_is_such_a_signal() {
     let folder = dir();
     let path = folder.path();
     let mut child = half_way(path);
-    shardrun(path, ["cancel", "r"]).ok();
+    let said = format!("shardrun: r: ended process {}", child.id());
+    shardrun(path, ["cancel", "r"]).done().status(0).stderr(&said);
     assert_eq!(status(child.wait().unwrap()), 143);
     assert_eq!(counts(path), [2, 0, 0, 2]);
-    shardrun(path, ["cancel", "r"]).ok();
+    shardrun(path, ["cancel", "r"]).done().status(0).stderr("shardrun: r: nothing was running");
     resume(path);
 }
 

@@ -3,6 +3,8 @@
 mod engines;
 mod items;
 mod kills;
+mod limits;
+mod live;
 mod outputs;
 mod runs;
 

@@ -110,3 +110,21 @@ fn the_endpoint_goes_with_the_run() {
     nobody(&[&driven[..], &["-o", "s3://public/driven/{}.txt", "echo {}"]].concat()).ok();
     assert_eq!(store().get("public/driven/0.txt").unwrap(), b"0\n");
 }
+
+#[test]
+fn a_task_looks_for_its_object_before_it_runs() {
+    let folder = dir();
+    let path = folder.path();
+    store().put("test/late/0.txt", b"another copy's\n");
+    let head = format!(
+        r#"{{"shardrun":"","pipeline":"echo {{}} >>ran; echo {{}}","output":"s3://test/late/{{}}.txt","also":[],"count":2,"numbers":true,"sha256":"","cwd":"{}","retries":0,"timeout":null,"jitter":null,"redo":false,"max_failures":null}}"#,
+        path.display()
+    );
+    let task =
+        |head: &str| store().run("shardrun", ["item", "-"]).stdin(format!("{head}\n[[0,\"0\"],[1,\"1\"]]\n")).ok();
+    task(&head);
+    assert_eq!(ran(path), ["1"]);
+    assert_eq!(store().get("test/late/0.txt").unwrap(), b"another copy's\n");
+    task(&head.replace("\"redo\":false", "\"redo\":true"));
+    assert_eq!(ran(path), ["0", "1", "1"]);
+}

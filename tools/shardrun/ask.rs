@@ -19,7 +19,7 @@ const SOURCES: [(&str, &str); 7] = [
     ("python3", "Debian's package python3"),
 ];
 
-/// What a program said on stdout. A bad status is an error with the last line that it said on stderr.
+/// What a program said on stdout. A bad status is an error with the last lines that it said on stderr.
 pub fn ask(words: &[&str], limit: Duration) -> Result<String> {
     tell(words, "", limit)
 }
@@ -37,21 +37,33 @@ pub fn tell(words: &[&str], input: &str, limit: Duration) -> Result<String> {
     // A program may end before it has read everything; its status tells.
     std::thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(input.as_bytes())));
     let exit = exit_of(&child)?;
-    if !wait_readable(&exit, Some(Instant::now() + limit))? {
+    let in_time = wait_readable(&exit, Some(Instant::now() + limit))?;
+    if !in_time {
         _ = child.kill();
-        _ = child.wait();
-        bail!("{program}: no answer within {} s", limit.as_secs());
     }
     let status = child.wait()?;
     let text = |reader: Option<std::thread::JoinHandle<String>>| {
         reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
     };
     let (said, complaint) = (text(stdout), text(stderr));
+    let complaint = last_lines(program, &complaint);
+    if !in_time {
+        let complaint = if complaint.is_empty() { complaint } else { format!(": {complaint}") };
+        bail!("{program}: no answer within {} s{complaint}", limit.as_secs());
+    }
     if !status.success() {
-        let line = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it failed without a word");
-        bail!("{program}: {}", line.trim().trim_start_matches(&format!("{program}: ")));
+        bail!("{program}: {}", if complaint.is_empty() { "it failed without a word" } else { &complaint });
     }
     Ok(said)
+}
+
+/// The end of what a program said on stderr: Slurm names the limit of a site in the line before the last.
+fn last_lines(program: &str, stderr: &str) -> String {
+    let prefix = format!("{program}: ");
+    let lines = stderr.lines().map(|line| line.trim().trim_start_matches(&prefix).trim_start_matches("error: "));
+    let mut lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    lines.dedup();
+    lines.split_off(lines.len().saturating_sub(2)).join("; ")
 }
 
 /// Says how to get a program that is missing.

@@ -16,7 +16,8 @@ use crate::settings::Settings;
 /// text {i}.
 ///
 /// Its stdout is committed to -o only when every stage succeeded. An item whose output exists is done; without an
-/// output that can be listed, the job log says so. The same command again does what is missing.
+/// output that can be listed, the job log says so. The same command again does what is missing; while an engine still
+/// works on the run, it joins it and submits nothing.
 ///
 /// A run has a folder with its frozen plan, its job log (a JSON line an item) and what each item said on stderr.
 /// Every item is tried; the exit status is 3 when one failed.
@@ -118,9 +119,11 @@ pub enum Command {
         #[arg(long)]
         failed: bool,
     },
-    /// End a run; what is done stays
+    /// End a run and wait until nothing of it runs; finished outputs stay
+    ///
+    /// A run that is at work on another machine or in another container is ended there.
     Cancel {
-        /// The run [default: the one used last in this folder]
+        /// The run [default: the only one at work in this folder]
         dir: Option<PathBuf>,
     },
     /// Write a report of a run

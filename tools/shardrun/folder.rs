@@ -1,10 +1,11 @@
 //! The folder of a run and what stands where in it. Plans and items hold what was written, with the secrets in it: they
 //! are for their owner alone.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{ErrorKind, Read, Write};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -12,10 +13,13 @@ use serde::de::DeserializeOwned;
 use tarpipe::sink::Temporary;
 
 use crate::items::Items;
+use crate::joblog;
+use crate::lock::{self, Held, RunLock};
 use crate::plan::{self, Plan};
 
 /// Where runs are kept that were given no folder.
 const HOME: &str = ".shardrun";
+const LOCK: &str = "lock";
 
 /// A run folder.
 #[derive(Clone, Debug)]
@@ -34,7 +38,10 @@ impl Folder {
     pub fn find(named: Option<&Path>) -> Result<Folder> {
         let path = match named {
             Some(path) => path.to_owned(),
-            None => newest().context("there is no run in this folder: name its folder")?,
+            None => {
+                let newest = Folder::all().into_iter().max_by_key(Folder::used);
+                newest.context("there is no run in this folder: name its folder")?.path
+            }
         };
         if !path.join("plan.json").is_file() {
             bail!("{}: there is no run in this folder", path.display());
@@ -162,6 +169,14 @@ impl Folder {
         self.path.join("stderr").join(format!("{:03}", index / 1000)).join(format!("{index:06}"))
     }
 
+    /// Notes that an item begins, in one small write, so that readers see whole lines.
+    pub fn note_start(&self, index: u64) -> Result<()> {
+        let path = self.path.join("started");
+        let file = fs::OpenOptions::new().create(true).append(true).open(&path);
+        let noted = file.and_then(|mut file| file.write_all(format!("{index} {:.3}\n", joblog::now()).as_bytes()));
+        noted.with_context(|| path.display().to_string())
+    }
+
     /// The next submission's folder, newly made.
     pub fn submission(&self) -> Result<PathBuf> {
         self.create()?;
@@ -186,37 +201,36 @@ impl Folder {
         paths
     }
 
-    /// Takes the run for this process, as long as the file is held.
-    pub fn lock(&self) -> Result<File> {
-        let path = self.path.join("lock");
-        let mut file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path)?;
-        if file.try_lock().is_err() {
-            let holder = self.holder().map_or_else(String::new, |pid| format!(" (process {pid})"));
-            bail!("{}: another shardrun is at work on this run{holder}", self.path.display());
+    /// Makes the folder if need be and locks the run for this process.
+    pub fn lock(&self) -> Result<RunLock> {
+        self.create()?;
+        let folder = self.absolute()?;
+        match RunLock::take(&folder.path.join(LOCK))? {
+            Ok(lock) => Ok(lock),
+            Err(holder) => {
+                bail!("{}: another shardrun is at work on this run ({})", folder.path.display(), holder.describe())
+            }
         }
-        file.set_len(0)?;
-        write!(file, "{}", std::process::id())?;
-        Ok(file)
     }
 
-    /// The process at work on this run, on this machine.
-    pub fn holder(&self) -> Option<i32> {
-        let mut file = File::open(self.path.join("lock")).ok()?;
-        if file.try_lock_shared().is_ok() {
-            return None;
-        }
-        let mut text = String::new();
-        file.read_to_string(&mut text).ok()?;
-        text.trim().parse().ok()
+    /// The process at work on this run.
+    pub fn holder(&self) -> Result<Held> {
+        lock::look(&self.path.join(LOCK))
+    }
+
+    /// All runs that were given no folder of their own.
+    pub fn all() -> Vec<Folder> {
+        let runs = fs::read_dir(HOME).into_iter().flatten().flatten().map(|entry| Folder { path: entry.path() });
+        runs.filter(|run| run.path.join("plan.json").is_file()).collect()
+    }
+
+    /// When the run was started last, on whatever engine.
+    fn used(&self) -> Option<SystemTime> {
+        let modified = |name: &&str| fs::metadata(self.path.join(name)).and_then(|found| found.modified()).ok();
+        [LOCK, "settings.json"].iter().filter_map(modified).max()
     }
 }
 
 fn create_private(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
-}
-
-fn newest() -> Option<PathBuf> {
-    let runs = fs::read_dir(HOME).ok()?.flatten().map(|entry| entry.path());
-    let used = |path: &PathBuf| fs::metadata(path.join("lock")).and_then(|found| found.modified()).ok();
-    runs.filter(|path| path.join("plan.json").is_file()).max_by_key(used)
 }

@@ -66,17 +66,19 @@ pub struct Runner {
     /// PATH, with the folder of this program at its end: the other tools are beside it.
     path: String,
     bash: PathBuf,
+    /// Whether items start long after the outputs were listed: they are looked for again, in stores too.
+    is_task: bool,
 }
 
 impl Runner {
     /// For items of this plan.
-    pub fn new(head: Head, said: Said) -> Result<Self> {
+    pub fn new(head: Head, said: Said, is_task: bool) -> Result<Self> {
         let own = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
         let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into());
         let path = own.map_or(path.clone(), |own| format!("{path}:{}", own.display()));
         // A program that is looked for in a PATH given to it is started by fork, which takes longer than posix_spawn.
         let bash = process::find("bash").unwrap_or_else(|| "bash".into());
-        Ok(Runner { templates: head.plan.templates()?, head, said, bash, path })
+        Ok(Runner { templates: head.plan.templates()?, head, said, bash, path, is_task })
     }
 
     /// What it was made of.
@@ -89,7 +91,7 @@ impl Runner {
         let output = self.templates.output.as_ref().map(|template| template.fill(item));
         let also: Vec<String> = self.templates.also.iter().map(|template| template.fill(item)).collect();
         let mut record = Record::begin(item);
-        if !self.head.limits.redo && output.as_deref().is_some_and(|name| exist(name, &also)) {
+        if !self.head.limits.redo && output.as_deref().is_some_and(|name| self.exist(name, &also)) {
             record.state = State::Done;
             return Ok(record);
         }
@@ -102,6 +104,7 @@ impl Runner {
             record.seconds = started.elapsed().as_secs_f64();
             record.stderr = tail;
             note(&mut record, result);
+            explain_early_reader(&mut record, &script);
             if record.state == State::Done || record.attempts > self.head.limits.retries {
                 return Ok(record);
             }
@@ -113,6 +116,15 @@ impl Runner {
             std::thread::sleep(delay);
             delay = (delay * 2).min(LONGEST_DELAY);
         }
+    }
+
+    /// Whether an item's files are all there: another copy of its task may have written them.
+    fn exist(&self, output: &str, also: &[String]) -> bool {
+        let is_there = match source::is_object(output) {
+            true => self.is_task && is_stored(output),
+            false => is_file(output),
+        };
+        is_there && also.iter().all(|name| is_file(name))
     }
 
     fn attempt(
@@ -147,6 +159,10 @@ impl Runner {
     }
 }
 
+fn is_file(name: &str) -> bool {
+    is_path(name) && fs::metadata(source::path_of(name)).is_ok_and(|found| found.is_file())
+}
+
 fn note(record: &mut Record, result: Result<Made, Failure>) {
     record.seconds = (record.seconds * 1e6).round() / 1e6;
     match result {
@@ -164,10 +180,28 @@ fn note(record: &mut Record, result: Result<Made, Failure>) {
     }
 }
 
-/// Whether an item's files are all there; only paths can be looked at for nothing.
-fn exist(output: &str, also: &[String]) -> bool {
-    let is_there = |name: &str| is_path(name) && fs::metadata(source::path_of(name)).is_ok_and(|found| found.is_file());
-    is_there(output) && also.iter().all(|name| is_there(name))
+/// Says what to do about a stage that fails because the one after it has read enough: bash's pipefail cannot tell that
+/// from a real failure. It dies of PIPE, or says so as curl does.
+fn explain_early_reader(record: &mut Record, script: &str) {
+    let (stage, status) = match record.exit {
+        Some(141) if script.contains('|') => ("a stage", 141),
+        Some(23) if script.contains("curl") && script.contains('|') => ("curl", 23),
+        _ => return,
+    };
+    if let Some(message) = record.message.as_mut() {
+        message.push_str(&format!(
+            ": {stage} could not write all of its output, as when the next one stops reading early; if that is meant, write {{ STAGE || [ $? = {status} ]; }} | ..."
+        ));
+    }
+}
+
+/// Whether an object is there. A store that may be written and not listed costs a second run at worst.
+fn is_stored(name: &str) -> bool {
+    !sink::is_command(name)
+        && sink::existing(name).map(|found| found.contains_key(name)).unwrap_or_else(|err| {
+            messages::detail(&format!("{err:#}; running the item"));
+            false
+        })
 }
 
 /// Whether a name is a path, rather than a command or a URL.

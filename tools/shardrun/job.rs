@@ -6,11 +6,13 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 
 use crate::done;
+use crate::engine::{self, Submission};
 use crate::flags::Args;
 use crate::folder::Folder;
 use crate::item::Head;
 use crate::items::{Items, Wanted};
 use crate::joblog;
+use crate::lock::RunLock;
 use crate::plan::{self, Plan};
 use crate::settings::{Engine, Settings, use_endpoint};
 use crate::survey::{Standing, Survey};
@@ -27,10 +29,16 @@ pub struct Job {
     pub todo: Vec<u64>,
     /// The engine and its flags.
     pub settings: Settings,
+    /// Keeps others from starting the same run; dropped once the engine has everything. None for a dry run.
+    pub lock: Option<RunLock>,
+    /// An earlier submission of this run that its engine still works on.
+    pub live: Option<Submission>,
+    /// Whether items that have ended are to run again, which a live submission does not do.
+    pub repeats: bool,
 }
 
 impl Job {
-    /// Plans what the flags ask for. Nothing is written yet.
+    /// Plans what the flags ask for, and locks the run unless it is a dry run. The plan is not written yet.
     pub fn plan(args: &Args) -> Result<Self> {
         let items = Items::find(&Wanted {
             number: args.number,
@@ -52,8 +60,12 @@ impl Job {
         };
         plan.templates()?.check(&items)?;
         let folder = Folder::for_plan(args.run.as_deref(), &plan);
+        let lock = if args.dry_run { None } else { Some(folder.lock()?) };
+        // Before the items are counted: it collects results that only the engine has.
+        let live = if args.dry_run { None } else { engine::live(&folder)? };
         let todo = if args.redo { (0..items.count()).collect() } else { todo(&folder, &plan, &items)? };
-        Ok(Job::new(folder, plan, items, todo, args.settings.clone(), args.redo))
+        let job = Job::new(folder, plan, items, todo, args.settings.clone(), args.redo);
+        Ok(Job { lock, live, repeats: args.redo, ..job })
     }
 
     /// The same as the last time, for what is not done: all of it, or what failed.
@@ -63,20 +75,26 @@ impl Job {
         let items = folder.items(&plan)?;
         let settings: Settings = folder.read_json("settings.json")?.context("this run was never started")?;
         use_endpoint(settings.endpoint.as_deref());
+        let lock = Some(folder.lock()?);
+        let live = engine::live(&folder)?;
         let todo = match failed {
             true => Survey::take(&folder)?.which(Standing::Failed).collect(),
             false => todo(&folder, &plan, &items)?,
         };
-        Ok(Job::new(folder, plan, items, todo, settings, false))
+        Ok(Job { lock, live, repeats: failed, ..Job::new(folder, plan, items, todo, settings, false) })
     }
 
     fn new(folder: Folder, plan: Plan, items: Items, todo: Vec<u64>, settings: Settings, redo: bool) -> Self {
         let limits = settings.limits(redo, todo.len() as u64);
-        Job { folder, head: Head { plan, limits }, items: Arc::new(items), todo, settings }
+        let head = Head { plan, limits };
+        Job { folder, head, items: Arc::new(items), todo, settings, lock: None, live: None, repeats: redo }
     }
 
-    /// Writes the plan down, or checks it against the one that is there.
+    /// Writes the plan down, or checks it against the one that is there. A live run keeps what it was started with.
     pub fn freeze(&self, redo: bool) -> Result<()> {
+        if self.live.is_some() {
+            return Ok(());
+        }
         self.folder.freeze(&self.head.plan, &self.items, redo)?;
         self.folder.write_json("settings.json", &self.settings)
     }

@@ -14,8 +14,11 @@ mod items;
 mod job;
 mod joblog;
 mod listener;
+mod lock;
 mod plan;
 mod quoting;
+mod requeue;
+mod results;
 mod samples;
 mod settings;
 mod status;
@@ -43,7 +46,7 @@ fn run(args: Args) -> Result<Outcome> {
         None => start(&args),
         Some(Command::Status { dir, watch, json }) => status::show(dir.as_deref(), watch, json),
         Some(Command::Logs { dir, item, failed }) => status::logs(dir.as_deref(), &item, failed),
-        Some(Command::Retry { dir, failed }) => engine::run(&Job::again(dir.as_deref(), failed)?),
+        Some(Command::Retry { dir, failed }) => engine::run(Job::again(dir.as_deref(), failed)?),
         Some(Command::Cancel { dir }) => engine::cancel(dir.as_deref()),
         Some(Command::Report { dir, html }) => status::report(dir.as_deref(), &html),
         Some(Command::Item { serve: true, .. }) => worker::serve(),
@@ -59,5 +62,5 @@ fn start(args: &Args) -> Result<Outcome> {
         return engine::dry_run(&job);
     }
     job.freeze(args.redo)?;
-    engine::run(&job)
+    engine::run(job)
 }

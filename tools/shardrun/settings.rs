@@ -47,7 +47,7 @@ pub struct Settings {
     #[arg(long, value_name = "ENGINE", default_value = "local")]
     pub on: Engine,
 
-    /// Run N tasks at once; 0 is all cores here, and no limit elsewhere
+    /// Run up to N tasks at once [0: as many as there are cores here, 256 on Kubernetes, no limit elsewhere]
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub jobs: usize,
 
@@ -67,7 +67,7 @@ pub struct Settings {
 
     /// Start no more items once more than N, or P%, have failed; fewer are not held against the exit status
     ///
-    /// Kubernetes can stop from 1.29 on.
+    /// On Kubernetes this needs --wait, except for a single Job on servers from 1.29 on.
     #[arg(long, value_name = "N|P%")]
     pub max_failures: Option<MaxFailures>,
 

@@ -11,6 +11,7 @@ use crate::engine::{self, Submission, TaskState};
 use crate::folder::Folder;
 use crate::items::Items;
 use crate::joblog::{self, Record, State, is_done};
+use crate::lock::Held;
 use crate::plan::Plan;
 use crate::settings::{Settings, use_endpoint};
 
@@ -41,6 +42,8 @@ pub struct Survey {
     pub standings: Vec<Standing>,
     /// Whether somebody is at work on it.
     pub is_live: bool,
+    /// Why tasks do not start.
+    pub waits: Vec<String>,
 }
 
 /// Short messages of a pod leave the values of items out.
@@ -68,8 +71,9 @@ impl Survey {
             _ => Standing::Left,
         };
         let standings = done.iter().zip(&records).map(standing).collect();
-        let mut survey = Survey { folder: folder.clone(), plan, items, records, standings, is_live: false };
-        survey.look_here(&submissions);
+        let mut survey =
+            Survey { folder: folder.clone(), plan, items, records, standings, is_live: false, waits: Vec::new() };
+        survey.look_here(&submissions)?;
         for submission in &submissions {
             survey.ask(submission)?;
         }
@@ -87,10 +91,10 @@ impl Survey {
     }
 
     /// What a process on this machine, or workers that see this folder, have begun and not ended.
-    fn look_here(&mut self, submissions: &[Submission]) {
+    fn look_here(&mut self, submissions: &[Submission]) -> Result<()> {
         let driven: Vec<&Submission> = submissions.iter().filter(|submission| engine::is_driven(submission)).collect();
-        if self.folder.holder().is_none() && driven.is_empty() {
-            return;
+        if matches!(self.folder.holder()?, Held::Free) && driven.is_empty() {
+            return Ok(());
         }
         self.is_live = true;
         for (standing, record) in self.standings.iter_mut().zip(&self.records) {
@@ -103,6 +107,7 @@ impl Survey {
             let hosts = std::fs::read_dir(submission.path.join("started")).into_iter().flatten().flatten();
             hosts.for_each(|host| self.read_started(&host.path()));
         }
+        Ok(())
     }
 
     /// Lines with an item and the time at which it began.
@@ -123,7 +128,7 @@ impl Survey {
     }
 
     /// Whether an item has a record from after this time.
-    fn has_ended(&self, index: u64, since: f64) -> bool {
+    pub fn has_ended(&self, index: u64, since: f64) -> bool {
         // Both clocks are rounded to milliseconds.
         self.records[index as usize].as_ref().is_some_and(|record| record.start + record.seconds + 0.002 >= since)
     }
@@ -137,7 +142,11 @@ impl Survey {
         if states.is_empty() {
             return Ok(());
         }
-        self.is_live |= states.values().any(|state| matches!(state, TaskState::Waiting | TaskState::Running));
+        let is_live = states.values().any(|state| matches!(state, TaskState::Waiting | TaskState::Running));
+        if is_live {
+            self.is_live = true;
+            self.waits.extend(engine::reasons(submission));
+        }
         let since = bundle::time(&submission.path);
         bundle::each(&submission.path, |task, items| {
             let open: Vec<u64> = items

@@ -28,8 +28,6 @@ const MISSING: i32 = 4;
 
 /// Runs all tasks, to the end.
 pub fn run(job: &Job) -> Result<()> {
-    let folder = job.folder.absolute()?;
-    let _lock = folder.lock()?;
     let submission = Submission::create(job, job.settings.on)?;
     let driver = submission.path.join("driver.py");
     std::fs::write(&driver, DRIVER).with_context(|| driver.display().to_string())?;
@@ -109,8 +107,7 @@ fn wait_for(submission: &Submission) -> Result<()> {
 
 /// The command that would run.
 pub fn dry_run(job: &Job) -> Result<String> {
-    let path = job.folder.path().join("submit-NNN");
-    let submission = Submission { engine: job.settings.on, parts: Vec::new(), namespace: None, path };
+    let submission = Submission::sketch(job);
     let words: Vec<String> = words(job, &submission)?.iter().map(|word| tarpipe::process::quote(word)).collect();
     Ok(format!("{}\n", words.join(" ")))
 }

@@ -8,7 +8,6 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
 use tarpipe::cli::{Outcome, Parallel};
 use tarpipe::pool::Bug;
 use tarpipe::process::quote;
@@ -39,7 +38,6 @@ struct Work {
 /// Runs all items that are to be run.
 pub fn run(job: &Job) -> Result<Outcome> {
     let folder = job.folder.absolute()?;
-    let _lock = folder.lock()?;
     if let Some(cwd) = &job.head.plan.cwd {
         std::env::set_current_dir(cwd).with_context(|| cwd.clone())?;
     }
@@ -73,7 +71,7 @@ pub fn run(job: &Job) -> Result<Outcome> {
 impl Work {
     fn new(job: &Job, folder: &Folder) -> Result<Self> {
         Ok(Work {
-            runner: Runner::new(job.head.clone(), Said::Kept(folder.clone()))?,
+            runner: Runner::new(job.head.clone(), Said::Kept(folder.clone()), false)?,
             items: Arc::clone(&job.items),
             todo: job.todo.clone(),
             chunk: job.settings.chunk,
@@ -136,11 +134,4 @@ pub fn script(job: &Job) -> Result<String> {
         })?;
     }
     Ok(text)
-}
-
-/// Ends the process that is at work on a run here; false when there is none.
-pub fn cancel(folder: &Folder) -> Result<bool> {
-    let Some(pid) = folder.holder().and_then(Pid::from_raw) else { return Ok(false) };
-    kill_process(pid, Signal::TERM).context("cannot end the process at work on this run")?;
-    Ok(true)
 }

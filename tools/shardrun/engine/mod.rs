@@ -1,14 +1,16 @@
 //! What runs the tasks of a job: one file an engine.
 
+mod allocation;
 mod driver;
 mod follow;
 mod k8s;
+mod live;
 mod local;
 mod slurm;
 mod submission;
 mod ties;
 
-use std::path::Path;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -16,6 +18,7 @@ use tarpipe::cli::Outcome;
 use tarpipe::report::{MaxFailures, Tally, counted};
 use tarpipe::{messages, signals, sink};
 
+use crate::bundle;
 use crate::folder::Folder;
 use crate::job::Job;
 use crate::settings::Engine;
@@ -23,6 +26,7 @@ use crate::survey::{Standing, Survey};
 use crate::worker;
 
 pub use driver::is_driven;
+pub use live::{cancel, live};
 pub use submission::{Submission, TaskState, TaskStates};
 
 /// Between two questions whether a run is over, at first and at last; longer where an answer takes long.
@@ -31,35 +35,35 @@ const LATER: Duration = Duration::from_secs(10);
 const LAZY: u32 = 3;
 
 /// Runs what is to be run, to its end or until it is handed over.
-pub fn run(job: &Job) -> Result<Outcome> {
+pub fn run(mut job: Job) -> Result<Outcome> {
     if job.todo.is_empty() {
         messages::detail(&format!("all {} are done", counted(job.items.count(), "item")));
         return Ok(Tally::of("item").into());
     }
     driver::await_orphans(&job.folder)?;
     if job.settings.on != Engine::Local {
-        follow::start(job)?;
+        follow::start(&job)?;
+    }
+    if let Some(submission) = job.live.take() {
+        return live::join(job, &submission);
     }
     match job.settings.on {
-        Engine::Local => return local::run(job),
-        Engine::Slurm if job.settings.interactive => drop(slurm::interactive(job)?),
-        Engine::Slurm => {
-            let submission = slurm::submit(job)?;
+        Engine::Local => return local::run(&job),
+        Engine::Slurm if job.settings.interactive => allocation::run(&job)?,
+        Engine::Slurm | Engine::K8s => {
+            let submission = match job.settings.on {
+                Engine::Slurm => slurm::submit(&job)?,
+                _ => k8s::submit(&job)?,
+            };
+            drop(job.lock.take()); // the engine has it all: others may wait for it too, or cancel it
             if !job.settings.wait {
-                return hand_over(job, &submission);
+                return hand_over(&job, &submission);
             }
-            wait(job, || slurm::is_alive(&submission))?;
+            wait(&job, &submission)?;
         }
-        Engine::K8s => {
-            let submission = k8s::submit(job)?;
-            if !job.settings.wait {
-                return hand_over(job, &submission);
-            }
-            wait(job, || Ok(k8s::collect(&job.folder, &submission)? > 0))?;
-        }
-        Engine::Spark | Engine::Ray => driver::run(job)?,
+        Engine::Spark | Engine::Ray => driver::run(&job)?,
     }
-    judge(job)
+    judge(&job)
 }
 
 /// Prints the exact scripts or manifests.
@@ -86,17 +90,29 @@ fn hand_over(job: &Job, submission: &Submission) -> Result<Outcome> {
     Ok(Outcome::default())
 }
 
+/// The engine has it already.
+fn hand_over_again(job: &Job, submission: &Submission) -> Result<Outcome> {
+    let folder = job.folder.path().display();
+    messages::notice(&format!(
+        "{folder}: already running on {} as {}: nothing is submitted (see shardrun status {folder})",
+        submission.engine.name(),
+        submission.ids()
+    ));
+    Ok(Outcome::default())
+}
+
 /// Waits for the engine. Whoever loses patience leaves the run going on.
-fn wait(job: &Job, mut is_alive: impl FnMut() -> Result<bool>) -> Result<()> {
+fn wait(job: &Job, submission: &Submission) -> Result<()> {
     let folder = job.folder.path().display().to_string();
     signals::before_end(move |_| {
         messages::notice(&format!("the run goes on (see shardrun status {folder}, shardrun cancel {folder})"))
     });
+    let mut troubles = Troubles::default();
     let (mut pause, mut misses) = (SOON, 0);
     loop {
         let asked = Instant::now();
-        match is_alive() {
-            Ok(false) => return Ok(()),
+        match live::is_alive(&job.folder, submission) {
+            Ok(false) => return submission.set_over(),
             Ok(true) => misses = 0,
             // A controller that restarts is no end of the run.
             Err(err) if misses < 30 => {
@@ -105,9 +121,53 @@ fn wait(job: &Job, mut is_alive: impl FnMut() -> Result<bool>) -> Result<()> {
             }
             Err(err) => return Err(err),
         }
+        if live::stop_if_failed(job, submission)? {
+            return Ok(());
+        }
+        troubles.tell(submission);
         std::thread::sleep(pause.max(asked.elapsed() * LAZY));
         pause = (pause * 3 / 2).min(LATER);
     }
+}
+
+/// Reasons why tasks do not start, told to whoever waits for them.
+struct Troubles {
+    told: BTreeSet<String>,
+    next: Instant,
+}
+
+impl Default for Troubles {
+    fn default() -> Self {
+        Troubles { told: BTreeSet::new(), next: Instant::now() + LATER }
+    }
+}
+
+impl Troubles {
+    /// Tells those that are new, now and then.
+    fn tell(&mut self, submission: &Submission) {
+        if Instant::now() < self.next {
+            return;
+        }
+        for reason in reasons(submission) {
+            // How many wait for the same reason changes all the time.
+            let what = reason.split_once(": ").map_or(reason.as_str(), |(_, what)| what);
+            let kind = what.split_once(": ").map_or(what, |(kind, _)| kind);
+            if self.told.insert(kind.to_owned()) {
+                messages::notice(&format!("{} does not start {reason}", submission.engine.name()));
+            }
+        }
+        self.next = Instant::now() + 2 * LATER;
+    }
+}
+
+/// Why tasks of a submission wait that may wait for ever; nothing where the engine cannot be asked.
+pub fn reasons(submission: &Submission) -> Vec<String> {
+    let reasons = match submission.engine {
+        Engine::Slurm => slurm::reasons(submission),
+        Engine::K8s => k8s::reasons(submission),
+        Engine::Local | Engine::Spark | Engine::Ray => Ok(Vec::new()),
+    };
+    reasons.unwrap_or_default()
 }
 
 /// What became of the items that an engine was given.
@@ -115,8 +175,13 @@ fn judge(job: &Job) -> Result<Outcome> {
     let survey = Survey::take(&job.folder)?;
     let mut tally = Tally::of("item");
     let mut left = 0;
+    // An output that is there from before says nothing about an item that was to run again.
+    let since =
+        Submission::all(&job.folder)?.last().filter(|_| job.head.limits.redo).map(|last| bundle::time(&last.path));
+    let is_stale = |index| since.is_some_and(|since| !survey.has_ended(index, since));
     for &index in &job.todo {
         match (survey.standings[index as usize], &survey.records[index as usize]) {
+            (Standing::Done, _) if is_stale(index) => left += 1,
             (Standing::Done, _) => tally.done(),
             (Standing::Failed, Some(record)) => {
                 worker::note(&mut tally, record);
@@ -136,21 +201,6 @@ fn judge(job: &Job) -> Result<Outcome> {
     Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(most)) })
 }
 
-/// Ends a run, here or at its engine.
-pub fn cancel(dir: Option<&Path>) -> Result<Outcome> {
-    let folder = Folder::find(dir)?;
-    local::cancel(&folder)?;
-    for submission in Submission::all(&folder)? {
-        match submission.engine {
-            Engine::Slurm => slurm::cancel(&submission)?,
-            Engine::K8s => k8s::cancel(&folder, &submission)?,
-            Engine::Spark | Engine::Ray => driver::cancel(&submission)?,
-            Engine::Local => {}
-        }
-    }
-    Ok(Outcome::default())
-}
-
 /// What the engine says about the tasks of a submission; nothing where it has forgotten them or says nothing.
 pub fn states(submission: &Submission) -> TaskStates {
     match submission.engine {
@@ -160,9 +210,11 @@ pub fn states(submission: &Submission) -> TaskStates {
     }
 }
 
-/// Takes results into the run folder that only the engine has. Where it cannot be asked, what is known stands.
+/// Takes results into the run folder that only the engine has: of a submission that is over, they were taken already.
+/// Where it cannot be asked, what is known stands.
 pub fn collect(folder: &Folder, submissions: &[Submission]) -> Result<()> {
-    for submission in submissions.iter().filter(|submission| submission.engine == Engine::K8s) {
+    for submission in submissions.iter().filter(|submission| submission.engine == Engine::K8s && !submission.is_over())
+    {
         if let Err(err) = k8s::collect(folder, submission) {
             messages::notice(&format!("{err:#}; going by what is known"));
         }

@@ -1,17 +1,18 @@
 //! Slurm: job arrays, several where one may not hold all tasks. Results come through the shared run folder;
 //! what Slurm says is a hint, for it forgets jobs soon after their end.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use tarpipe::messages;
 use tarpipe::process::quote;
-use tarpipe::{messages, signals};
+use tarpipe::report::counted;
 
+use super::allocation;
 use super::submission::{Part, Submission, TaskState, TaskStates};
-use crate::ask::{ask, cannot_start, tell};
+use crate::ask::ask;
 use crate::bundle;
 use crate::config::{Config, flags};
 use crate::job::Job;
@@ -24,40 +25,64 @@ const USUAL_MAX_ARRAY: usize = 1001;
 /// Seconds between the warning and the end of a job's time.
 const WARNING: u32 = 60;
 
-/// Hands all tasks over.
+/// Hands all tasks over. What is about to be submitted is noted first: should we die in between, `adopt` finds it.
 pub fn submit(job: &Job) -> Result<Submission> {
     let config = Config::read(job.settings.config.as_deref())?;
-    let most = max_array()?;
+    let site = Site::ask()?;
     let mut submission = Submission::create(job, Engine::Slurm)?;
+    submission.cluster = site.name;
+    submission.unfinished = true;
     let tasks = bundle::count(&job.todo, job.settings.chunk);
-    for first in (0..tasks).step_by(most) {
-        let part = Part { id: String::new(), first, tasks: most.min(tasks - first) };
-        let script = script(job, &config, &submission, &part)?;
-        let name = submission.path.join(format!("array-{first}.sh"));
-        std::fs::write(&name, &script).with_context(|| name.display().to_string())?;
-        let mut words = vec!["sbatch".to_owned(), "--parsable".to_owned()];
-        words.extend(batch_flags(&job.settings, &config, submission.parts.last())?);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let answer = tell(&words, &script, LIMIT);
-        let answer =
-            answer.with_context(|| format!("tasks {first} to {} were not submitted", first + part.tasks - 1))?;
+    for first in (0..tasks).step_by(site.max_array) {
+        let flags = batch_flags(&job.settings, &config, submission.parts.last())?;
+        let part = Part { id: String::new(), first, tasks: site.max_array.min(tasks - first) };
+        let file = script_file(&submission, &part);
+        std::fs::write(&file, script(job, &config, &submission, &part)?).with_context(|| file.clone())?;
+        submission.parts.push(part);
+        submission.save()?;
+        let mut words = vec!["sbatch", "--parsable"];
+        words.extend(flags.iter().map(String::as_str));
+        words.push(&file);
+        let answer = ask(&words, LIMIT).with_context(|| not_submitted(job, &submission))?;
         let id = answer.trim().split(';').next().unwrap_or_default().to_owned();
-        submission.parts.push(Part { id, ..part });
+        submission.parts.last_mut().into_iter().for_each(|part| part.id = id.clone());
         submission.save()?;
     }
+    submission.unfinished = false;
+    submission.save()?;
     Ok(submission)
+}
+
+/// What became of the tasks when sbatch refuses some of them.
+fn not_submitted(job: &Job, submission: &Submission) -> String {
+    let first = submission.parts.last().map_or(0, |part| part.first);
+    let tasks = bundle::count(&job.todo, job.settings.chunk);
+    let refused = format!("tasks {first} to {} were not submitted", tasks - 1);
+    match submission.ids() {
+        ids if ids.is_empty() => refused,
+        ids => {
+            let folder = job.folder.path().display();
+            format!(
+                "{refused}; the others are on Slurm as {ids} (shardrun status {folder}; the same command after their end runs what is missing)"
+            )
+        }
+    }
+}
+
+/// The script of an array. Slurm shows its path with the job: that tells our jobs from a stranger's with the same number.
+fn script_file(submission: &Submission, part: &Part) -> String {
+    submission.path.join(format!("array-{}-{}.sh", part.first, submission.identity)).to_string_lossy().into_owned()
 }
 
 /// The first of the scripts that would be submitted, and how many there are.
 pub fn dry_run(job: &Job) -> Result<String> {
     let config = Config::read(job.settings.config.as_deref())?;
     let tasks = bundle::count(&job.todo, job.settings.chunk);
-    let path = job.folder.path().join("submit-NNN");
-    let submission = Submission { engine: Engine::Slurm, parts: Vec::new(), namespace: None, path };
+    let submission = Submission::sketch(job);
     if job.settings.interactive {
-        return interactive_script(job, &config, &submission, tasks);
+        return allocation::script(job, &config, &submission, tasks);
     }
-    let most = max_array().unwrap_or(USUAL_MAX_ARRAY);
+    let most = Site::ask().map_or(USUAL_MAX_ARRAY, |site| site.max_array);
     let part = Part { id: String::new(), first: 0, tasks: most.min(tasks) };
     let words = batch_flags(&job.settings, &config, None)?;
     let arrays = tasks.div_ceil(most);
@@ -93,7 +118,7 @@ fn script(job: &Job, config: &Config, submission: &Submission, part: &Part) -> R
     // What a site has written is for bash; without it a plain shell does, and starts sooner.
     let shell = if config.worker.setup.trim().is_empty() { "sh" } else { "bash" };
     let mut text = format!("#!/bin/{shell}\n");
-    writeln!(text, "#SBATCH --job-name=shardrun-{}", job.head.plan.short_name())?;
+    writeln!(text, "#SBATCH --job-name={}", submission.name(&job.head.plan))?;
     writeln!(text, "#SBATCH --array=0-{}{throttle}", part.tasks - 1)?;
     writeln!(text, "#SBATCH --requeue --open-mode=append --output=/dev/null")?;
     writeln!(text, "#SBATCH --signal=B:USR1@{WARNING}")?;
@@ -106,7 +131,7 @@ fn script(job: &Job, config: &Config, submission: &Submission, part: &Part) -> R
 }
 
 /// What the site has every worker do first.
-fn prelude(config: &Config) -> String {
+pub fn prelude(config: &Config) -> String {
     let mut text = String::new();
     for (name, value) in &config.worker.env {
         text += &format!("export {name}={}\n", quote(value));
@@ -115,88 +140,120 @@ fn prelude(config: &Config) -> String {
     if setup.is_empty() { text } else { text + setup + "\n" }
 }
 
-fn worker(config: &Config) -> Result<String> {
+/// What runs a task on a worker.
+pub fn worker(config: &Config) -> Result<String> {
     let here = std::env::current_exe().context("cannot find this program")?;
     Ok(quote(&config.worker.shardrun.clone().unwrap_or_else(|| here.to_string_lossy().into_owned())))
 }
 
-/// Runs all tasks as steps of one allocation, and waits.
-pub fn interactive(job: &Job) -> Result<Submission> {
-    let config = Config::read(job.settings.config.as_deref())?;
-    let submission = Submission::create(job, Engine::Slurm)?;
-    let script = interactive_script(job, &config, &submission, bundle::count(&job.todo, job.settings.chunk))?;
-    let name = submission.path.join("interactive.sh");
-    std::fs::write(&name, script).with_context(|| name.display().to_string())?;
-    let mut salloc = Command::new("salloc");
-    salloc.arg("--quiet").args(flags(&config.interactive)?);
-    if job.settings.jobs > 0 {
-        salloc.arg(format!("--ntasks={}", job.settings.jobs));
-    }
-    if !job.settings.after.is_empty() {
-        salloc.arg(format!("--dependency=afterok:{}", job.settings.after.join(":")));
-    }
-    salloc.args(&job.settings.slurm_arg).arg("bash").arg(&name).stdin(Stdio::null()).process_group(0);
-    let mut child = salloc.spawn().map_err(|err| cannot_start("salloc", err))?;
-    signals::guard_group(child.id());
-    let status = child.wait()?;
-    signals::release_group(child.id());
-    signals::yield_to_signal();
-    if !status.success() {
-        messages::detail(&format!("salloc: {status}"));
-    }
-    submission.save()?;
-    Ok(submission)
+/// What this machine's Slurm says about itself.
+pub struct Site {
+    /// How many tasks an array may have.
+    max_array: usize,
+    /// The name of the cluster.
+    pub name: Option<String>,
 }
 
-fn interactive_script(job: &Job, config: &Config, submission: &Submission, tasks: usize) -> Result<String> {
-    let folder = quote(&submission.path.to_string_lossy());
-    let mut text = format!("#!/bin/bash\n# {} tasks as steps of one allocation\n", tasks);
-    text += &prelude(config);
-    let jobs = if job.settings.jobs > 0 { job.settings.jobs.to_string() } else { "\"${SLURM_NTASKS:-1}\"".into() };
-    // Each failing step is in the job log; its status must not end the others.
-    writeln!(
-        text,
-        "seq 0 {} | xargs -P {jobs} -I@ srun --quiet --exact --nodes=1 --ntasks=1 {} item {folder} @ || true",
-        tasks - 1,
-        worker(config)?
-    )?;
-    Ok(text)
+impl Site {
+    /// Asks the controller.
+    pub fn ask() -> Result<Self> {
+        let config = ask(&["scontrol", "show", "config"], LIMIT)?;
+        let value = |key: &str| {
+            let line = config.lines().find(|line| line.split('=').next().is_some_and(|name| name.trim() == key));
+            line.and_then(|line| Some(line.split_once('=')?.1.trim().to_owned()))
+        };
+        let max_array = value("MaxArraySize").and_then(|size| size.parse().ok()).unwrap_or(USUAL_MAX_ARRAY);
+        if max_array < 2 {
+            bail!("this cluster has no job arrays (MaxArraySize is {max_array})");
+        }
+        Ok(Site { max_array, name: value("ClusterName") })
+    }
 }
 
-/// How many tasks an array may have.
-fn max_array() -> Result<usize> {
-    let config = ask(&["scontrol", "show", "config"], LIMIT)?;
-    let line = config.lines().find(|line| line.trim_start().starts_with("MaxArraySize"));
-    let size = line.and_then(|line| line.split('=').nth(1)?.trim().parse().ok()).unwrap_or(USUAL_MAX_ARRAY);
-    if size < 2 {
-        bail!("this cluster has no job arrays (MaxArraySize is {size})");
+/// Completes what is known of a submission whose process died while it handed over: arrays that Slurm had taken by then
+/// are found by their scripts.
+pub fn adopt(submission: &mut Submission) -> Result<()> {
+    if submission.cluster.is_some() {
+        let here = Site::ask()?.name;
+        if here != submission.cluster {
+            let name = |cluster: &Option<String>| cluster.clone().unwrap_or_default();
+            bail!("it is on the cluster {}, and this machine's is {}", name(&submission.cluster), name(&here));
+        }
     }
-    Ok(size)
+    if !submission.unfinished {
+        return Ok(());
+    }
+    let user = rustix::process::getuid().as_raw().to_string();
+    let queue = ask(&["squeue", "-h", "-t", "all", "-u", &user, "-o", "%F|%o"], LIMIT)?;
+    let scripts: Vec<String> = submission.parts.iter().map(|part| script_file(submission, part)).collect();
+    for (part, script) in submission.parts.iter_mut().zip(&scripts) {
+        let found = queue.lines().filter_map(|line| line.split_once('|')).find(|(_, file)| file == script);
+        part.id = found.map_or(std::mem::take(&mut part.id), |(id, _)| id.to_owned());
+    }
+    submission.parts.retain(|part| !part.id.is_empty());
+    submission.unfinished = false;
+    submission.save()
+}
+
+/// A line of squeue about each job of a submission that Slurm remembers. Job numbers start over when a controller
+/// loses its state: jobs that are not ours are left out.
+fn queue(submission: &Submission, more: &[&str], format: &str) -> Result<Vec<String>> {
+    let ids = submission.ids();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let format = format!("{format}|%o");
+    let mut words = vec!["squeue", "-h", if submission.interactive { "-n" } else { "-j" }, &ids, "-o", &format];
+    words.extend(more);
+    let lines = match ask(&words, LIMIT) {
+        // It has forgotten them all.
+        Err(err) if err.to_string().contains("Invalid job id") => String::new(),
+        lines => lines?,
+    };
+    // An allocation has no script, and those of earlier versions had no path: there the name or number must do.
+    let has_script = !submission.interactive && !submission.identity.is_empty();
+    let script = if has_script { format!("|{}/", submission.path.display()) } else { "|".into() };
+    let ours = lines.lines().filter_map(|line| Some(line[..line.rfind(&script)?].to_owned()));
+    Ok(ours.collect())
 }
 
 /// What Slurm knows of the tasks: by squeue as long as it remembers them, else by sacct.
 pub fn states(submission: &Submission) -> TaskStates {
+    if submission.interactive {
+        let running = known(queue(submission, &[], "%T"));
+        // Its steps do not tell their tasks.
+        return running.iter().map(|state| (usize::MAX, state_of(state))).collect();
+    }
+    let queue = known(queue(submission, &["-r", "-t", "all"], "%F_%K|%T"));
+    let mut states = accounted(submission);
+    // The queue is the fresher of the two.
+    states.extend(parse(submission, queue.iter().map(String::as_str)));
+    states
+}
+
+/// What squeue said; nothing, with a word on it, where it could not be asked.
+fn known(lines: Result<Vec<String>>) -> Vec<String> {
+    lines.unwrap_or_else(|err| {
+        messages::notice(&format!("{err:#}; going by what is known"));
+        Vec::new()
+    })
+}
+
+/// What accounting says of jobs with our name; nothing where there is none.
+fn accounted(submission: &Submission) -> TaskStates {
     let ids = submission.ids();
     if ids.is_empty() {
         return TaskStates::new();
     }
-    let queue = ask(&["squeue", "-h", "-r", "-t", "all", "-j", &ids, "-o", "%F_%K|%T"], LIMIT);
-    let mut states = accounted(submission);
-    // The queue is the fresher of the two.
-    states.extend(parse(submission, &queue.unwrap_or_default()));
-    states
+    let said = ask(&["sacct", "-X", "-n", "-P", "-j", &ids, "-o", "JobName,JobID,State"], LIMIT).unwrap_or_default();
+    let ours =
+        said.lines().filter_map(|line| line.split_once('|')).filter(|(name, _)| name.contains(&submission.identity));
+    parse(submission, ours.map(|(_, rest)| rest))
 }
 
-/// What accounting says; nothing where there is none.
-fn accounted(submission: &Submission) -> TaskStates {
-    let ids = submission.ids();
-    let said = ask(&["sacct", "-X", "-n", "-P", "-j", &ids, "-o", "JobID,State"], LIMIT);
-    parse(submission, &said.unwrap_or_default())
-}
-
-fn parse(submission: &Submission, text: &str) -> TaskStates {
+fn parse<'a>(submission: &Submission, lines: impl Iterator<Item = &'a str>) -> TaskStates {
     let mut states = TaskStates::new();
-    for line in text.lines() {
+    for line in lines {
         let Some((name, state)) = line.split_once('|') else { continue };
         let Some((id, index)) = name.split_once('_') else { continue };
         let Some(task) = index.parse().ok().and_then(|index| submission.task(id, index)) else { continue };
@@ -218,21 +275,34 @@ fn state_of(name: &str) -> TaskState {
 
 /// Whether any task of the submission waits or runs.
 pub fn is_alive(submission: &Submission) -> Result<bool> {
-    let queue = ask(&["squeue", "-h", "-j", &submission.ids(), "-o", "%i"], LIMIT);
-    match queue {
-        Ok(text) => Ok(!text.trim().is_empty()),
-        // It has forgotten them all.
-        Err(err) if err.to_string().contains("Invalid job id") => Ok(false),
-        Err(err) => Err(err),
+    Ok(!queue(submission, &[], "%i")?.is_empty())
+}
+
+/// Reasons to wait that pass by themselves.
+const USUAL_REASONS: [&str; 9] =
+    ["None", "Priority", "Resources", "JobArrayTaskLimit", "Dependency", "BeginTime", "Cleaning", "Prolog", "(null)"];
+
+/// Why tasks wait that may wait for ever, each reason once.
+pub fn reasons(submission: &Submission) -> Result<Vec<String>> {
+    let mut counts = BTreeMap::new();
+    for reason in queue(submission, &["-r", "-t", "pending"], "%r")? {
+        *counts.entry(reason).or_insert(0_u64) += 1;
     }
+    let unusual = counts.into_iter().filter(|(reason, _)| !USUAL_REASONS.contains(&reason.as_str()));
+    Ok(unusual.map(|(reason, count)| format!("{}: {reason}", counted(count, "task"))).collect())
 }
 
 /// Ends what waits and runs.
 pub fn cancel(submission: &Submission) -> Result<()> {
-    let mut words = vec!["scancel"];
-    words.extend(submission.parts.iter().map(|part| part.id.as_str()));
-    if words.len() > 1 {
-        ask(&words, LIMIT)?;
+    if submission.interactive {
+        return ask(&["scancel", "-n", &submission.ids()], LIMIT).map(drop);
     }
-    Ok(())
+    let mut ids = queue(submission, &[], "%F")?;
+    ids.sort();
+    ids.dedup();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let words: Vec<&str> = ["scancel"].into_iter().chain(ids.iter().map(String::as_str)).collect();
+    ask(&words, LIMIT).map(drop)
 }

@@ -1,6 +1,8 @@
 //! One submission of a run to an engine: what was handed over, and under which names the engine knows it.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -9,7 +11,11 @@ use serde::{Deserialize, Serialize};
 use crate::bundle;
 use crate::folder::Folder;
 use crate::job::Job;
+use crate::plan::Plan;
 use crate::settings::Engine;
+
+/// The file that marks a submission whose tasks have all ended.
+const OVER: &str = "over";
 
 /// A part of the tasks that the engine knows by one name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,6 +35,18 @@ pub struct Submission {
     pub engine: Engine,
     /// What it was handed.
     pub parts: Vec<Part>,
+    /// What no other submission has, on any machine: a random word in all names that the engine is given.
+    #[serde(default)]
+    pub identity: String,
+    /// Whether it is still being handed over, by a process that holds the run's lock or has died.
+    #[serde(default)]
+    pub unfinished: bool,
+    /// Whether its tasks are steps of one allocation, on Slurm.
+    #[serde(default)]
+    pub interactive: bool,
+    /// The cluster, on Slurm by its name, on Kubernetes by kubectl's context.
+    #[serde(default)]
+    pub cluster: Option<String>,
     /// The namespace, on Kubernetes.
     #[serde(default)]
     pub namespace: Option<String>,
@@ -56,7 +74,37 @@ impl Submission {
     pub fn create(job: &Job, engine: Engine) -> Result<Self> {
         let path = job.folder.absolute()?.submission()?;
         bundle::write(&path, &job.head, &job.items, &job.todo, job.settings.chunk)?;
-        Ok(Submission { engine, parts: Vec::new(), namespace: None, path })
+        Ok(Submission { engine, identity: identity()?, path, ..Submission::sketch(job) })
+    }
+
+    /// A submission that is only shown.
+    pub fn sketch(job: &Job) -> Self {
+        Submission {
+            engine: job.settings.on,
+            parts: Vec::new(),
+            identity: "ID".into(),
+            unfinished: false,
+            interactive: job.settings.interactive,
+            cluster: None,
+            namespace: None,
+            path: job.folder.path().join("submit-NNN"),
+        }
+    }
+
+    /// The start of all names that the engine is given.
+    pub fn name(&self, plan: &Plan) -> String {
+        format!("shardrun-{}-{}", plan.short_name(), self.identity)
+    }
+
+    /// Whether its engine was seen to have ended it.
+    pub fn is_over(&self) -> bool {
+        self.path.join(OVER).exists()
+    }
+
+    /// Notes that the engine has ended it, so that nobody has to ask again.
+    pub fn set_over(&self) -> Result<()> {
+        let path = self.path.join(OVER);
+        std::fs::write(&path, "").with_context(|| path.display().to_string())
     }
 
     /// Notes what has been handed over so far.
@@ -75,12 +123,15 @@ impl Submission {
         let file = path.join("engine.json");
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         let submission: Submission = serde_json::from_str(&text).with_context(|| file.display().to_string())?;
-        Ok(Submission { path: path.to_owned(), ..submission })
+        // Absolute, as engines were given it.
+        let path = std::fs::canonicalize(path).with_context(|| path.display().to_string())?;
+        Ok(Submission { path, ..submission })
     }
 
-    /// The names of all parts, joined by commas.
+    /// The names of all parts that the engine has, joined by commas.
     pub fn ids(&self) -> String {
-        self.parts.iter().map(|part| part.id.as_str()).collect::<Vec<_>>().join(",")
+        let ids = self.parts.iter().map(|part| part.id.as_str()).filter(|id| !id.is_empty());
+        ids.collect::<Vec<_>>().join(",")
     }
 
     /// The task that the engine calls number `index` of part `id`.
@@ -99,4 +150,11 @@ impl Submission {
         bundle::each(&self.path, look).ok()?;
         found
     }
+}
+
+/// Ten random hexadecimal digits: names of pods have room for no more.
+fn identity() -> Result<String> {
+    let mut bytes = [0; 5];
+    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).context("/dev/urandom")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -32,6 +32,8 @@ pub struct Summary {
     pub left: u64,
     /// Whether somebody is at work on it.
     pub live: bool,
+    /// Why tasks do not start.
+    pub waits: Vec<String>,
     /// Items a second, lately.
     pub rate: Option<f64>,
     /// Seconds until the end, at this rate.
@@ -75,6 +77,7 @@ impl Summary {
             failed: survey.count(Standing::Failed),
             left,
             live: survey.is_live,
+            waits: survey.waits.clone(),
             rate,
             eta: rate.filter(|_| survey.is_live).map(|rate| (left + running) as f64 / rate),
             bytes: done.iter().filter_map(|record| record.bytes).sum(),
@@ -121,6 +124,9 @@ impl fmt::Display for Summary {
             "{}: {} of {} done ({percent:.0} %), {} running, {} failed, {} left",
             self.run, self.done, self.count, self.running, self.failed, self.left
         )?;
+        for reason in &self.waits {
+            writeln!(f, "waiting: {}", escape(reason))?;
+        }
         if self.bytes > 0 {
             writeln!(f, "stored {}, {} samples", size::show(self.bytes), self.samples)?;
         }

@@ -48,7 +48,7 @@ impl Server {
     }
 
     /// Whether an index can fail for good while the others go on.
-    fn has_limit_per_index(self) -> bool {
+    pub fn has_limit_per_index(self) -> bool {
         self >= Server(29)
     }
 }
@@ -104,6 +104,8 @@ pub struct Maker<'a> {
     pub name: String,
     /// How many pods of a slice may run at once.
     pub parallel: usize,
+    /// Whether a Job stops by itself when too many items have failed.
+    pub stops: bool,
 }
 
 impl Maker<'_> {
@@ -131,7 +133,7 @@ impl Maker<'_> {
         spec.insert("parallelism".into(), self.parallel.min(slice.tasks).into());
         if self.server.has_limit_per_index() {
             spec.insert("backoffLimitPerIndex".into(), restarts.into());
-            if let Some(most) = self.job.head.limits.max_failures {
+            if let Some(most) = self.job.head.limits.max_failures.filter(|_| self.stops) {
                 spec.insert("maxFailedIndexes".into(), most.min(slice.tasks as u64).into());
             }
         } else {

@@ -1,17 +1,21 @@
 //! Kubernetes, through kubectl: Indexed Jobs, or a single-pod Job a task on servers that lack them. Results come
 //! back as termination messages, so that pods need no volume in common with us.
 
+mod limits;
 mod manifest;
 mod pods;
+mod reasons;
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
-use tarpipe::cli::Usage;
 use tarpipe::messages;
 
+use super::Troubles;
+use super::live::stop_if_failed;
 use super::submission::{Part, Submission, TaskState, TaskStates};
 use crate::ask::{ask, tell};
 use crate::bundle;
@@ -21,8 +25,11 @@ use crate::job::Job;
 use crate::joblog::{JobLog, Record};
 use crate::settings::Engine;
 use crate::worker;
+use limits::{check, check_limits, counts_failures, is_plain, parallel};
 use manifest::{Maker, Server, Slice};
 use pods::Pod;
+
+pub use reasons::reasons;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// What is assumed of a server that cannot be asked.
@@ -35,37 +42,37 @@ pub fn submit(job: &Job) -> Result<Submission> {
     let config = Config::read(job.settings.config.as_deref())?;
     check(job, &config)?;
     let server = server(&config)?;
-    let mut submission = Submission::create(job, Engine::K8s)?;
-    submission.namespace = job.settings.namespace.clone().or_else(|| config.k8s.namespace.clone());
     let slices = manifest::slices(job)?;
-    let maker = maker(job, &config, server, &name(job, &submission), slices.len());
+    check_limits(job, server, slices.len())?;
+    let mut submission = Submission::create(job, Engine::K8s)?;
+    let context = Context::ask();
+    submission.cluster = context.name;
+    submission.namespace = namespace(job, &config).or(context.namespace);
+    let maker = maker(job, &config, server, &submission.name(&job.head.plan), slices.len());
     for slice in &slices {
         submission.parts.push(Part { id: maker.name_of(slice), first: slice.first, tasks: slice.tasks });
     }
     submission.save()?;
     for slice in &slices {
-        apply(&submission, vec![maker.config_map(slice)])?;
+        create(&submission, vec![maker.config_map(slice)])?;
         match is_plain(job, server) {
-            false => apply(&submission, vec![maker.indexed_job(slice)?])?,
-            true => apply_plain(job, &maker, slice, &submission)?,
+            false => create(&submission, vec![maker.indexed_job(slice)?])?,
+            true if create_plain(job, &maker, slice, &submission)? => {}
+            true => break,
         }
     }
     Ok(submission)
 }
 
-/// The manifests that would be applied.
+/// The manifests of the objects that would be created.
 pub fn dry_run(job: &Job) -> Result<String> {
     let config = Config::read(job.settings.config.as_deref())?;
     check(job, &config)?;
     let server = server(&config).unwrap_or(RECENT);
     let slices = manifest::slices(job)?;
-    let maker = maker(
-        job,
-        &config,
-        server,
-        &format!("shardrun-{}-NNN", job.head.plan.short_name()).to_lowercase(),
-        slices.len(),
-    );
+    check_limits(job, server, slices.len())?;
+    let name = Submission::sketch(job).name(&job.head.plan).to_lowercase();
+    let maker = maker(job, &config, server, &name, slices.len());
     let mut documents = Vec::new();
     for slice in &slices {
         documents.push(maker.config_map(slice));
@@ -79,30 +86,32 @@ pub fn dry_run(job: &Job) -> Result<String> {
     Ok(texts?.join("\n---\n") + "\n")
 }
 
-fn check(job: &Job, config: &Config) -> Result<()> {
-    if manifest::image(job, config).is_empty() {
-        bail!(Usage("--on k8s needs --image, or image in the section k8s of --config".into()));
-    }
-    if job.settings.plain_jobs && job.settings.jobs > 0 && !job.settings.wait {
-        bail!(Usage("--plain-jobs with -j needs --wait: nobody else could hold the Jobs back".into()));
-    }
-    Ok(())
+fn namespace(job: &Job, config: &Config) -> Option<String> {
+    job.settings.namespace.clone().or_else(|| config.k8s.namespace.clone())
 }
 
-fn is_plain(job: &Job, server: Server) -> bool {
-    job.settings.plain_jobs || !server.has_indexed()
+/// Where kubectl goes by default. It may go elsewhere tomorrow, and a submission stays where it is.
+#[derive(Default)]
+struct Context {
+    name: Option<String>,
+    namespace: Option<String>,
 }
 
-fn name(job: &Job, submission: &Submission) -> String {
-    let number = submission.path.to_string_lossy();
-    let number = number.rsplit('-').next().unwrap_or("0");
-    format!("shardrun-{}-{number}", job.head.plan.short_name())
+impl Context {
+    /// Nothing where there is no file with contexts, as inside of a cluster.
+    fn ask() -> Self {
+        let answer = ask(&["kubectl", "config", "view", "--minify", "-o", "json"], LIMIT).unwrap_or_default();
+        let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
+        let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let namespace = text(&answer["contexts"][0]["context"]["namespace"]);
+        Context { name: text(&answer["current-context"]), namespace }
+    }
 }
 
 fn maker<'a>(job: &'a Job, config: &'a Config, server: Server, name: &str, slices: usize) -> Maker<'a> {
     // Several Jobs share what may run at once.
-    let parallel = if job.settings.jobs > 0 { (job.settings.jobs / slices.max(1)).max(1) } else { usize::MAX };
-    Maker { job, config, server, name: name.to_owned(), parallel }
+    let parallel = (parallel(job) / slices.max(1)).max(1);
+    Maker { job, config, server, name: name.to_owned(), parallel, stops: counts_failures(job, server, slices) }
 }
 
 /// What the server can do; the site's file goes before it.
@@ -119,6 +128,9 @@ fn server(config: &Config) -> Result<Server> {
 /// The words of a call of kubectl.
 fn kubectl<'a>(submission: &'a Submission, words: &[&'a str]) -> Vec<&'a str> {
     let mut all = vec!["kubectl"];
+    if let Some(context) = &submission.cluster {
+        all.extend(["--context", context]);
+    }
     if let Some(namespace) = &submission.namespace {
         all.extend(["-n", namespace]);
     }
@@ -126,32 +138,39 @@ fn kubectl<'a>(submission: &'a Submission, words: &[&'a str]) -> Vec<&'a str> {
     all
 }
 
-fn apply(submission: &Submission, objects: Vec<Value>) -> Result<()> {
+/// Creates objects. What exists already is a stranger's, and an error. Unlike `kubectl apply`, this does not repeat each
+/// object in an annotation, which has less room than a ConfigMap.
+fn create(submission: &Submission, objects: Vec<Value>) -> Result<()> {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     let name = submission.path.join("manifest.json");
     std::fs::write(&name, serde_json::to_string(&list)?).with_context(|| name.display().to_string())?;
-    // A Job that exists is one that an interrupted call has made.
-    tell(&kubectl(submission, &["apply", "--validate=false", "-f", "-"]), &list.to_string(), LIMIT).map(drop)
+    tell(&kubectl(submission, &["create", "--validate=false", "-f", "-"]), &list.to_string(), LIMIT).map(drop)
 }
 
-/// Makes a Job a task: all at once, or as many as may run, whenever some have ended.
-fn apply_plain(job: &Job, maker: &Maker<'_>, slice: &Slice, submission: &Submission) -> Result<()> {
+/// Makes a Job for each task: all at once, or as many as may run, whenever some have ended. False when too many items
+/// have failed meanwhile, and the run was ended.
+fn create_plain(job: &Job, maker: &Maker<'_>, slice: &Slice, submission: &Submission) -> Result<bool> {
+    let mut troubles = Troubles::default();
     let mut next = 0;
     while next < slice.tasks {
-        let room = match job.settings.jobs {
-            0 => BATCH,
-            most => most.saturating_sub(collect(&job.folder, submission)?),
+        let room = match job.settings.wait {
+            false => BATCH,
+            true => parallel(job).saturating_sub(collect(&job.folder, submission)?),
         };
         let until = (next + room.min(BATCH)).min(slice.tasks);
         if until > next {
             let jobs = (next..until).map(|task| maker.plain_job(slice, task)).collect::<Result<_>>()?;
-            apply(submission, jobs)?;
+            create(submission, jobs)?;
             next = until;
         } else {
             std::thread::sleep(Duration::from_secs(1));
+            troubles.tell(submission);
+        }
+        if stop_if_failed(job, submission)? {
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// What selects the objects of a submission.
@@ -166,6 +185,8 @@ struct Seen {
     pods: Vec<Pod>,
     /// How many of its Jobs have not ended.
     active: usize,
+    /// How many Jobs there are.
+    jobs: usize,
     /// The tasks that it calls completed, where that means that all of their items are done.
     completed: Vec<usize>,
 }
@@ -180,6 +201,7 @@ fn look(submission: &Submission) -> Result<Seen> {
     Ok(Seen {
         pods: of_kind("Pod").filter_map(|pod| Pod::parse(pod, submission)).collect(),
         active: of_kind("Job").filter(|job| !has_ended(job)).count(),
+        jobs: of_kind("Job").count(),
         completed: of_kind("Job").flat_map(|job| completed(job, submission)).collect(),
     })
 }
@@ -233,6 +255,9 @@ pub fn states(submission: &Submission) -> TaskStates {
 /// Whoever waits asks this all the time: a pod goes with its node, and takes its results along. What only
 /// the Job remembers is done without a word on how.
 pub fn collect(folder: &Folder, submission: &Submission) -> Result<usize> {
+    // Several may wait for the same run; each result is taken once.
+    let turn = File::create(submission.path.join("collecting")).and_then(|file| file.lock().map(|()| file));
+    let _turn = turn.with_context(|| submission.path.display().to_string())?;
     let seen = look(submission)?;
     let file = submission.path.join("collected");
     let known = std::fs::read_to_string(&file).unwrap_or_default();
@@ -284,4 +309,11 @@ pub fn cancel(folder: &Folder, submission: &Submission) -> Result<()> {
     }
     let selector = selector(submission);
     ask(&kubectl(submission, &["delete", "jobs,configmaps", "-l", &selector, "--wait=false"]), LIMIT).map(drop)
+}
+
+/// What is left of a submission that was cancelled: Jobs, and pods that are being ended. Empty when nothing is.
+pub fn left(submission: &Submission) -> Result<String> {
+    let seen = look(submission)?;
+    let pods: Vec<&str> = seen.pods.iter().filter(|pod| !pod.has_ended()).map(|pod| pod.name.as_str()).collect();
+    Ok(if seen.jobs > 0 { submission.ids() } else { pods.join(",") })
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::manifest::INDEX;
 use crate::engine::Submission;
 use crate::joblog::Record;
-use crate::worker::MORE;
+use crate::results::MORE;
 
 /// A pod of a submission.
 pub struct Pod {
@@ -20,8 +20,26 @@ pub struct Pod {
     pub phase: String,
     /// How its container ended, such as OOMKilled.
     pub reason: String,
+    /// Why it does not start, and in words.
+    pub waits: Option<(String, String)>,
     /// What it left as its termination message.
     message: String,
+}
+
+/// What a pod waits for on its way to run.
+const USUAL: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+/// Why a pod does not start: what its container waits for, or that no node takes it.
+fn waits(status: &Value) -> Option<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let container = &status["containerStatuses"][0]["state"]["waiting"];
+    if let Some(reason) = container["reason"].as_str() {
+        return (!USUAL.contains(&reason)).then(|| (reason.to_owned(), text(&container["message"])));
+    }
+    let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    let is_bad = |condition: &&Value| condition["type"] == "PodScheduled" && condition["status"] == "False";
+    let condition = conditions.iter().find(is_bad)?;
+    Some((text(&condition["reason"]), text(&condition["message"])))
 }
 
 impl Pod {
@@ -52,6 +70,7 @@ impl Pod {
             task: part.first + index,
             phase: text(&pod["status"]["phase"]),
             reason: reason.unwrap_or("failed").to_owned(),
+            waits: waits(&pod["status"]).filter(|_| pod["status"]["phase"] == "Pending"),
             message: text(&terminated["message"]),
         })
     }

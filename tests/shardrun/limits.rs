@@ -1,0 +1,147 @@
+//! What sites, servers and clocks limit: it holds for the whole run, and whoever waits is told.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::live::{Cluster, K8S, SLURM, until, with};
+use super::{log, read, shardrun};
+use crate::support::{dir, status};
+
+#[test]
+fn a_reader_that_has_enough_is_explained() {
+    let folder = dir();
+    let path = folder.path();
+    std::fs::write(path.join("big"), vec![0; 1 << 20]).unwrap();
+    let hint = "could not write all of its output, as when the next one stops reading early; if that is meant, write";
+    for (run, pipeline, status) in [("r", "cat big | head -c 1", 141), ("s", "curl -s file://$PWD/big | head -c 1", 23)]
+    {
+        let done = shardrun(path, ["--run", run, "-n", "1", "-o", "{}.out", pipeline]).done().status(3);
+        done.stderr_has(hint).stderr_has(&format!("{{ STAGE || [ $? = {status} ]; }} |"));
+    }
+    // What it says helps.
+    let mended = "{ cat big || [ $? = 141 ]; } | head -c 1";
+    shardrun(path, ["--run", "t", "-n", "1", "-o", "{}.out", mended]).ok();
+    // Another failure is not explained so.
+    let other = shardrun(path, ["--run", "u", "-n", "1", "-o", "{}.u", "false | cat"]).done().status(3);
+    assert!(!other.stderr_text().contains("reading early"));
+}
+
+/// One start of the first task of the run `r`, as Slurm makes it, interrupted by the warning before its time is over.
+fn interrupted(cluster: &Cluster, folder: &std::path::Path, restarts: usize) {
+    let worker = cluster.shardrun(folder, ["item", "r/submit-000", "0"]);
+    let worker = worker.env("SLURM_JOB_ID", "17").env("SHARDRUN_REQUEUE", "1");
+    let mut command = worker.env("SLURM_RESTART_COUNT", &restarts.to_string()).into_command();
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let begun = || std::fs::read_to_string(folder.join("began-1")).map_or(0, |text| text.lines().count());
+    until(|| begun() == restarts + 1);
+    assert!(Command::new("kill").args(["-USR1", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(status(child.wait().unwrap()), 128 + 10);
+}
+
+#[test]
+fn an_item_longer_than_its_time_limit_is_requeued_a_few_times() {
+    let cluster = Cluster::new();
+    let folder = dir();
+    let path = folder.path();
+    let pipeline = "echo x >>began-{}; [ {} != 1 ] || sleep 1000";
+    cluster.shardrun(path, with(&SLURM, &["--run", "r", "--chunk", "3", pipeline])).done().status(0);
+    for restarts in 0..3 {
+        interrupted(&cluster, path, restarts);
+    }
+    let failed: Vec<Value> = log(path).into_iter().filter(|record| record["state"] == "failed").collect();
+    assert_eq!((failed.len(), &failed[0]["item"], &failed[0]["code"]), (1, &1.into(), &"timeout".into()));
+    assert!(failed[0]["message"].as_str().unwrap().starts_with("interrupted 3 times by Slurm's time limit"));
+    // The rest of the task still runs, and only that.
+    assert_eq!(std::fs::read_to_string(cluster.path("requeued")).unwrap().lines().count(), 3);
+    let last = cluster.shardrun(path, ["item", "r/submit-000", "0"]).env("SLURM_RESTART_COUNT", "3").done();
+    last.status(0);
+    assert_eq!((read(path, "began-0"), read(path, "began-2")), ("x\n".to_owned(), "x\n".to_owned()));
+}
+
+#[test]
+fn an_interrupted_redo_is_not_done_by_what_was_done_before() {
+    let cluster = Cluster::new();
+    let folder = dir();
+    let path = folder.path();
+    shardrun(path, ["--run", "r", "-n", "3", "echo x >>ran-{}"]).ok();
+    let flags = with(&SLURM, &["--run", "r", "--redo", "--chunk", "3", "echo x >>ran-{}"]);
+    cluster.shardrun(path, flags).done().status(0);
+    cluster.shardrun(path, ["item", "r/submit-000", "0"]).env("SLURM_RESTART_COUNT", "1").done().status(0);
+    assert_eq!(read(path, "ran-0"), "x\nx\n");
+}
+
+#[test]
+fn failures_are_counted_over_all_tasks() {
+    let cluster = Cluster::new();
+    let folder = dir();
+    let path = folder.path();
+    let flags = with(&SLURM, &["--run", "r", "--max-failures", "1", "echo x >>ran; false"]);
+    cluster.shardrun(path, flags).done().status(0);
+    for (task, expected) in [("0", 3), ("1", 3), ("2", 0)] {
+        cluster.shardrun(path, ["item", "r/submit-000", task]).done().status(expected);
+    }
+    assert_eq!(read(path, "ran"), "x\nx\n");
+}
+
+#[test]
+fn what_a_site_refuses_is_named_and_what_it_took_goes_on() {
+    let cluster = Cluster::new();
+    let folder = dir();
+    let flags = with(&SLURM, &["--run", "r", "true"]);
+    let limited = || cluster.shardrun(folder.path(), &flags).env("MAX_ARRAY", "2").env("MAX_JOBS", "1").done();
+    let refused = limited().status(1);
+    refused.stderr_has("shardrun: tasks 2 to 2 were not submitted; the others are on Slurm as 17 (").stderr_has(
+        "sbatch: AssocMaxSubmitJobLimit; Batch job submission failed: Job violates accounting/QOS policy (job submit limit)",
+    );
+    limited().status(0).stderr_has("already running on slurm as 17");
+    assert_eq!(cluster.starts(), 2);
+}
+
+#[test]
+fn status_tells_why_nothing_starts() {
+    let folder = dir();
+    let path = folder.path();
+    let cluster = Cluster::new();
+    cluster.shardrun(path, with(&SLURM, &["--run", "s", "true"])).done().status(0);
+    let shown =
+        |reason: &str| cluster.shardrun(path, ["status", "s"]).env("REASON", reason).done().status(0).stdout_text();
+    assert!(shown("PartitionTimeLimit").contains("\nwaiting: 3 tasks: PartitionTimeLimit\n"));
+    assert!(!shown("Priority").contains("waiting: "));
+    cluster.shardrun(path, with(&K8S, &["--run", "k", "true"])).done().status(0);
+    for (pod, said) in [
+        (
+            r#"{"containerStatuses":[{"state":{"waiting":{"reason":"ImagePullBackOff","message":"Back-off pulling image \"x\""}}}]}"#,
+            "waiting: 3 pods: ImagePullBackOff: Back-off pulling image \"x\"\n",
+        ),
+        (
+            r#"{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"0/2 nodes"}]}"#,
+            "waiting: 3 pods: Unschedulable: 0/2 nodes\n",
+        ),
+    ] {
+        let shown = cluster.shardrun(path, ["status", "k"]).env("POD_STATUS", pod).done().status(0).stdout_text();
+        assert!(shown.contains(said), "{shown}");
+    }
+}
+
+#[test]
+fn limits_hold_over_all_jobs_together() {
+    let folder = dir();
+    let path = folder.path();
+    let names: String =
+        (0..30_000).map(|i| format!("s3://bucket/{:016x}/train-{i:06}.tar\n", i * 0x9e37_79b9_7f4a_u64)).collect();
+    std::fs::write(path.join("names"), names).unwrap();
+    let flags = ["--on", "k8s", "--image", "x", "--dry-run", "-T", "names", "-o", "/out/{base}"];
+    let parallelism = |more: &[&str]| -> Vec<u64> {
+        let shown = shardrun(path, flags.iter().chain(more).chain(&["true"])).done().status(0).stdout_text();
+        let documents = shown.split("\n---\n").map(|text| serde_json::from_str::<Value>(text).unwrap());
+        documents.filter_map(|document| document["spec"]["parallelism"].as_u64()).collect()
+    };
+    let jobs = parallelism(&[]);
+    assert!(jobs.len() > 2 && jobs.iter().sum::<u64>() <= 256, "{jobs:?}");
+    assert!(parallelism(&["-j", "50"]).iter().sum::<u64>() <= 50);
+    let few = shardrun(path, flags.iter().chain(&["-j", "2", "true"])).done().status(2);
+    few.stderr_has("shardrun: -j 2: these tasks take ");
+    let failures = shardrun(path, flags.iter().chain(&["--max-failures", "5", "true"])).done().status(2);
+    failures.stderr_has("shardrun: --max-failures needs --wait here");
+}

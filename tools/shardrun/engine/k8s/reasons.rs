@@ -1,0 +1,47 @@
+//! Why pods do not start: images, nodes, quotas.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use tarpipe::report::counted;
+
+use super::{LIMIT, kubectl, look};
+use crate::ask::ask;
+use crate::engine::Submission;
+
+/// Why pods do not start, or why there are none, each reason once.
+pub fn reasons(submission: &Submission) -> Result<Vec<String>> {
+    let seen = look(submission)?;
+    if seen.pods.is_empty() && seen.active > 0 {
+        return no_pods(submission);
+    }
+    let is_running = seen.pods.iter().any(|pod| pod.phase == "Running");
+    let mut found: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
+    for (reason, message) in seen.pods.iter().filter_map(|pod| pod.waits.as_ref()) {
+        // Pods wait for room while others run: that is no trouble.
+        if reason != "Unschedulable" || !is_running {
+            found.entry(reason).or_insert((0, message)).0 += 1;
+        }
+    }
+    let tell =
+        |(reason, (count, message)): (&str, (u64, &str))| format!("{}: {reason}: {message}", counted(count, "pod"));
+    Ok(found.into_iter().map(tell).collect())
+}
+
+/// Why the Jobs have no pods, as their events say: a quota, an admission policy.
+fn no_pods(submission: &Submission) -> Result<Vec<String>> {
+    let selector = "involvedObject.kind=Job,type=Warning";
+    let answer = ask(&kubectl(submission, &["get", "events", "--field-selector", selector, "-o", "json"]), LIMIT)?;
+    let answer: Value = serde_json::from_str(&answer).context("kubectl: the answer is no JSON")?;
+    let name = submission.parts.first().map_or("", |part| part.id.as_str());
+    let events = answer["items"].as_array().map_or(&[][..], Vec::as_slice).iter();
+    let mut ours =
+        events.filter(|event| event["involvedObject"]["name"].as_str().is_some_and(|job| job.starts_with(name)));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Ok(ours
+        .next_back()
+        .map(|event| format!("no pod: {}: {}", text(&event["reason"]), text(&event["message"])))
+        .into_iter()
+        .collect())
+}
