@@ -108,3 +108,39 @@ fn a_file_that_changes_before_its_first_byte_is_read_as_it_is_then() {
     });
     assert!(run("tarcat", [&server.url]).ok() == version(1, 50_000));
 }
+
+/// A store that has another version after the first answer, and ignores what it is asked to compare.
+#[cfg(feature = "stores")]
+fn changing_store(headers: [&'static str; 2], bodies: [Vec<u8>; 2]) -> Server {
+    Server::start(move |request, number, stream| {
+        let (headers, body) = (headers[number.min(1)], &bodies[number.min(1)]);
+        let (start, end) = request.header("range").unwrap()["bytes=".len()..].split_once('-').unwrap();
+        let start: usize = start.parse().unwrap();
+        let end = (end.parse::<usize>().unwrap() + 1).min(body.len());
+        let headers = format!("{headers}Content-Range: bytes {start}-{}/{}\r\n", end - 1, body.len());
+        respond(stream, "206 Partial Content", &headers, &body[start..end], usize::MAX);
+    })
+}
+
+#[test]
+#[cfg(feature = "stores")]
+fn the_ranges_of_an_object_are_those_of_one_version() {
+    const FIRST: &str = "ETag: \"v1\"\r\nLast-Modified: Tue, 17 Nov 2026 10:00:00 GMT\r\n";
+    let (size, one) = (3_000_000, version(1, 3_000_000));
+    let read = |server: &Server| {
+        let args = ["--endpoint", &server.url, "s3://bucket/a.tar"];
+        let run = run("tarcat", args).env("AWS_ACCESS_KEY_ID", "k").env("AWS_SECRET_ACCESS_KEY", "s");
+        run.env("AWS_REGION", "us-east-1").done()
+    };
+    for (name, second, bytes) in [
+        ("another tag", "ETag: \"v2\"\r\nLast-Modified: Tue, 17 Nov 2026 10:00:00 GMT\r\n", size),
+        ("another date", "ETag: \"v1\"\r\nLast-Modified: Tue, 17 Nov 2026 10:00:01 GMT\r\n", size),
+        ("another length", FIRST, size + 1000),
+    ] {
+        let done = read(&changing_store([FIRST, second], [one.clone(), version(2, bytes)]));
+        let said = done.stderr_text();
+        assert_eq!(done.status_code(), 1, "{name}: {said}");
+        assert!(said.contains("changed on the server while it was read"), "{name}: {said}");
+    }
+    assert!(read(&changing_store([FIRST, FIRST], [one.clone(), one.clone()])).status(0).stdout() == one);
+}

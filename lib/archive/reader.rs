@@ -87,6 +87,9 @@ impl Reader {
                     let mut global = std::mem::take(&mut self.global);
                     self.take_pax(&mut global, &records)?;
                     self.global = global;
+                    if blocks.is_empty() {
+                        offset = self.offset();
+                    }
                 }
                 Block::Pax => {
                     let records = self.extension(&block, Some(&mut blocks))?;

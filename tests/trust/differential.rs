@@ -52,9 +52,9 @@ const CHOICES: &[Choice] = &[
     },
     Choice {
         change: "type",
-        taken: ["=dx", "=dx", "=x"],
+        taken: ["=dx", "=dx", "=dx"],
         refused: ["=a", "=a", "=a"],
-        why: "A type that nobody knows is a file to GNU tar and bsdtar, or an error; we drop and count it, as Python does. An extended header that is none is damage.",
+        why: "A type that nobody knows is a file to GNU tar and bsdtar, or an error; we drop and count it, as Python does. A volume label is no member to us, a name in the lists of the others. A member continued from another volume is an error to us alone. An extended header that is none is damage.",
     },
     Choice {
         change: "size",
