@@ -149,14 +149,14 @@ fn skip_skippable(input: &mut Input) -> io::Result<()> {
 
 /// A decoder of one frame.
 enum Frame {
-    Gzip(flate2::bufread::GzDecoder<Input>),
+    Gzip(Box<flate2::bufread::GzDecoder<Input>>),
     Bzip2(bzip2::bufread::BzDecoder<Input>),
     Lz4(Box<lz4_flex::frame::FrameDecoder<Input>>),
 }
 
 impl Frame {
     fn gzip(input: Input) -> Self {
-        Frame::Gzip(flate2::bufread::GzDecoder::new(input))
+        Frame::Gzip(Box::new(flate2::bufread::GzDecoder::new(input)))
     }
 
     fn bzip2(input: Input) -> Self {
