@@ -90,6 +90,22 @@ fn a_file_that_stays_the_same_is_read_to_its_end() {
 }
 
 #[test]
+fn without_a_validator_the_bytes_decide() {
+    // What a server makes anew for each request has another date each time.
+    let dates =
+        ["Last-Modified: Tue, 17 Nov 2026 10:00:00 GMT\r\n", "Last-Modified: Tue, 17 Nov 2026 10:00:05 GMT\r\n"];
+    for headers in [dates, ["ETag: W/\"v1\"\r\n", "ETag: W/\"v2\"\r\n"], ["", "ETag: \"v2\"\r\n"]] {
+        let server = changing(headers, version(1, 200_000), true);
+        assert!(run("tarcat", [&server.url]).ok() == version(1, 200_000), "{headers:?}");
+    }
+    // Another end behind the same beginning: then all of it is the second version.
+    let mut second = version(1, 200_000);
+    second[DROPPED + 1000..DROPPED + 2000].fill(7);
+    let server = changing(["", ""], second.clone(), true);
+    assert!(run("tarcat", [&server.url]).ok() == second);
+}
+
+#[test]
 fn a_connection_that_drops_before_the_end_of_what_is_there_is_tried_again() {
     let body = version(1, 200_000);
     let sent = [DROPPED, 20_000, DROPPED + 10, 0];

@@ -20,8 +20,11 @@ pub(super) enum Descriptor {
 impl Descriptor {
     /// The descriptor that a path stands for; None for all other paths.
     pub(super) fn of(path: &Path) -> Option<Self> {
-        if path == "/dev/stdout" {
-            return Some(Descriptor::Stdout); // also where /proc is not mounted
+        // These lead to /proc, which need not be mounted.
+        match path.to_str() {
+            Some("/dev/stdout") => return Some(Descriptor::Stdout),
+            Some("/dev/stderr" | "/dev/stdin") => return Some(Descriptor::Other(path.to_owned())),
+            _ => {}
         }
         let mut path = path.to_owned();
         for _ in 0..LINKS {

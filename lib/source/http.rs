@@ -102,36 +102,40 @@ impl Download {
 
     fn go_on_with(&mut self, response: Response<Body>) -> Result<(), Refusal> {
         let version = Version::of(&response);
-        if self.offset == 0 {
+        let is_part = response.status() == StatusCode::PARTIAL_CONTENT;
+        if self.offset == 0 && !is_part {
             // Nothing was passed on: any version will do.
             self.passed_on = version.validator().is_none().then(Digest::new);
             (self.version, self.body) = (version, reader(response));
             return Ok(());
         }
-        if !version.is_same_as(&self.version) {
+        let is_compared = self.passed_on.is_some() && !is_part;
+        if !is_compared && !version.is_same_as(&self.version) {
             return Err(changed());
         }
-        if response.status() == StatusCode::PARTIAL_CONTENT {
-            if range_start(&response) != Some(self.offset) {
-                return Err(Refusal::Final(anyhow!("the server sent another range than the one asked for")));
-            }
-            self.body = reader(response);
-            return Ok(());
+        if is_part && range_start(&response) != Some(self.offset) {
+            return Err(Refusal::Final(anyhow!("the server sent another range than the one asked for")));
         }
         self.body = reader(response);
-        self.skip_passed_on()
+        if !is_part {
+            self.skip_passed_on(version.total)?;
+        }
+        if is_compared {
+            self.version = version; // it starts with what was passed on, and so all that comes out is of it
+        }
+        Ok(())
     }
 
-    /// Reads past what was passed on, in a body that starts at the beginning.
-    fn skip_passed_on(&mut self) -> Result<(), Refusal> {
+    /// Reads past what was passed on, in a body of `total` bytes that starts at the beginning.
+    fn skip_passed_on(&mut self, total: Option<u64>) -> Result<(), Refusal> {
         let mut digest = self.passed_on.is_some().then(Digest::new);
         let mut buf = vec![0; 64 * 1024];
         let mut left = self.offset;
         while left > 0 {
             let most = left.min(buf.len() as u64) as usize;
             let n = match self.body.read(&mut buf[..most]) {
-                // A body of unknown length that ends whole is another one; all others were cut off.
-                Ok(0) if self.version.total.is_none() => return Err(changed()),
+                // A body that ends here by itself is a shorter one; all others were cut off.
+                Ok(0) if total.is_none_or(|total| total < self.offset) => return Err(changed()),
                 Ok(0) => return Err(Refusal::Passing(anyhow!("the connection closed early"), None)),
                 Ok(n) => n,
                 Err(err) => return Err(Refusal::Passing(anyhow!("{err}"), None)),
