@@ -104,18 +104,19 @@ def sbatch():
     array = next(line for line in text.splitlines() if line.startswith("#SBATCH --array=0-"))
     tasks = int(array.split("-")[-1].split("%")[0]) + 1
     identifier = str(int(os.environ.get("FIRST_JOB", "17")) + len(jobs))
-    jobs[identifier] = {"script": script or "(null)", "tasks": tasks}
+    jobs[identifier] = {"script": script or "(null)", "tasks": tasks, "cluster": flag("-M")}
     save("jobs", jobs)
     start(tasks)
     if "DIE_BEFORE_ANSWER" in os.environ:
         os.kill(os.getppid(), 9)
-    print(identifier)
+    # Sent to another cluster of the site, it says which.
+    print(identifier if "-M" not in sys.argv else identifier + ";" + flag("-M"))
 
 
 def squeue():
     jobs = load("jobs")
     ids = flag("-j", ",".join(jobs)).split(",")
-    live = {k: jobs[k] for k in ids if k in jobs and not is_over()}
+    live = {k: jobs[k] for k in ids if k in jobs and not is_over() and jobs[k]["cluster"] == flag("-M")}
     if "-j" in sys.argv and not live:
         fail("slurm_load_jobs error: Invalid job id specified")
     for identifier, job in live.items():
@@ -133,7 +134,7 @@ def squeue():
 
 def scancel():
     # What is ended takes a moment: it is in the queue for two looks more.
-    save("jobs", {k: dict(job, looks=2) if k in sys.argv[1:] else job for k, job in load("jobs").items()})
+    save("jobs", {k: dict(job, looks=2) if k in sys.argv and job["cluster"] == flag("-M") else job for k, job in load("jobs").items()})
 
 
 def scontrol():

@@ -139,12 +139,24 @@ fn a_cluster_that_cannot_be_asked_may_still_run_it() {
 }
 
 #[test]
+fn another_cluster_of_the_site_is_asked() {
+    let cluster = Cluster::new();
+    let folder = dir();
+    let command = with(&SLURM, &["--run", "r", "--slurm-arg=-M", "--slurm-arg=far", "true"]);
+    cluster.shardrun(folder.path(), &command).done().status(0);
+    cluster.shardrun(folder.path(), &command).done().status(0).stderr_has("already running on slurm as 17");
+    cluster.shardrun(folder.path(), ["cancel", "r"]).done().status(0).stderr("shardrun: r: ended slurm 17");
+    assert_eq!((cluster.starts(), std::fs::read_to_string(cluster.path("jobs")).unwrap()), (3, "{}".to_owned()));
+}
+
+#[test]
 fn a_stranger_with_our_job_number_is_left_alone() {
     let cluster = Cluster::new();
     let folder = dir();
     cluster.shardrun(folder.path(), with(&SLURM, &["--run", "r", "true"])).done().status(0);
     // The controller has lost its state and counts from the beginning.
-    std::fs::write(cluster.path("jobs"), r#"{"17": {"script": "/home/stranger/train.sh", "tasks": 1}}"#).unwrap();
+    std::fs::write(cluster.path("jobs"), r#"{"17": {"script": "/home/stranger/train.sh", "tasks": 1, "cluster": ""}}"#)
+        .unwrap();
     cluster.shardrun(folder.path(), ["cancel", "r"]).done().status(0).stderr("shardrun: r: nothing was running");
     assert!(std::fs::read_to_string(cluster.path("jobs")).unwrap().contains("stranger"), "a stranger's job was ended");
 }
