@@ -81,14 +81,20 @@ def kubectl():
             objects.setdefault(name, new)
         save("objects", objects)
     elif "delete" in words:
-        gone = [o["metadata"]["name"] for o in chosen]
-        save("objects", {k: o for k, o in objects.items() if o["metadata"]["name"] not in gone})
+        # The Jobs go at once, their pods after a few looks more.
+        for name in [k for k, o in objects.items() if o in chosen]:
+            objects[name]["looks"] = int(os.environ.get("LOOKS", "2"))
+        save("objects", {k: o for k, o in objects.items() if o["kind"] == "Job" or "looks" not in o})
     elif "get" in words:
         jobs = [dict(o) for o in chosen if o["kind"] == "Job"]
         for job in jobs:
             job["status"] = {"conditions": [{"type": "Complete", "status": "True"}]} if is_over() else {}
         pods = [pod for job in jobs for pod in pods_of(job)]
-        print(json.dumps({"items": jobs + pods}))
+        for job in chosen:
+            if "looks" in job:
+                job["looks"] -= 1
+        save("objects", {k: o for k, o in objects.items() if o.get("looks", 1) > 0})
+        print(json.dumps({"items": [job for job in jobs if "looks" not in job] + pods}))
     else:
         fail("unknown call")
 
