@@ -48,3 +48,13 @@ fn shardrun_sees_the_end_of_its_items() {
     done.stderr_has("timeout");
     assert_eq!(std::fs::read_to_string(folder.path().join("out-2")).unwrap(), "2\n");
 }
+
+#[test]
+fn shardrun_cancels_a_run() {
+    let folder = dir();
+    let script = "shardrun --run r -n 1 'touch begun; sleep 1000' & until [ -e begun ]; do sleep 0.05; done; \
+        shardrun cancel r; echo $?; wait $!; echo $?";
+    let done = on_an_old_kernel(script).cwd(folder.path()).done().status(0);
+    let done = done.stderr_has("shardrun: r: ended process ");
+    assert_eq!(done.stdout_text(), "0\n143\n");
+}

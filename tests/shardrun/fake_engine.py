@@ -81,14 +81,20 @@ def kubectl():
             objects.setdefault(name, new)
         save("objects", objects)
     elif "delete" in words:
-        gone = [o["metadata"]["name"] for o in chosen]
-        save("objects", {k: o for k, o in objects.items() if o["metadata"]["name"] not in gone})
+        # The Jobs go at once, their pods after a few looks more.
+        for name in [k for k, o in objects.items() if o in chosen]:
+            objects[name]["looks"] = int(os.environ.get("LOOKS", "2"))
+        save("objects", {k: o for k, o in objects.items() if o["kind"] == "Job" or "looks" not in o})
     elif "get" in words:
         jobs = [dict(o) for o in chosen if o["kind"] == "Job"]
         for job in jobs:
             job["status"] = {"conditions": [{"type": "Complete", "status": "True"}]} if is_over() else {}
         pods = [pod for job in jobs for pod in pods_of(job)]
-        print(json.dumps({"items": jobs + pods}))
+        for job in chosen:
+            if "looks" in job:
+                job["looks"] -= 1
+        save("objects", {k: o for k, o in objects.items() if o.get("looks", 1) > 0})
+        print(json.dumps({"items": [job for job in jobs if "looks" not in job] + pods}))
     else:
         fail("unknown call")
 
@@ -104,18 +110,19 @@ def sbatch():
     array = next(line for line in text.splitlines() if line.startswith("#SBATCH --array=0-"))
     tasks = int(array.split("-")[-1].split("%")[0]) + 1
     identifier = str(int(os.environ.get("FIRST_JOB", "17")) + len(jobs))
-    jobs[identifier] = {"script": script or "(null)", "tasks": tasks}
+    jobs[identifier] = {"script": script or "(null)", "tasks": tasks, "cluster": flag("-M")}
     save("jobs", jobs)
     start(tasks)
     if "DIE_BEFORE_ANSWER" in os.environ:
         os.kill(os.getppid(), 9)
-    print(identifier)
+    # Sent to another cluster of the site, it says which.
+    print(identifier if "-M" not in sys.argv else identifier + ";" + flag("-M"))
 
 
 def squeue():
     jobs = load("jobs")
     ids = flag("-j", ",".join(jobs)).split(",")
-    live = {k: jobs[k] for k in ids if k in jobs and not is_over()}
+    live = {k: jobs[k] for k in ids if k in jobs and not is_over() and jobs[k]["cluster"] == flag("-M")}
     if "-j" in sys.argv and not live:
         fail("slurm_load_jobs error: Invalid job id specified")
     for identifier, job in live.items():
@@ -133,7 +140,7 @@ def squeue():
 
 def scancel():
     # What is ended takes a moment: it is in the queue for two looks more.
-    save("jobs", {k: dict(job, looks=2) if k in sys.argv[1:] else job for k, job in load("jobs").items()})
+    save("jobs", {k: dict(job, looks=2) if k in sys.argv and job["cluster"] == flag("-M") else job for k, job in load("jobs").items()})
 
 
 def scontrol():

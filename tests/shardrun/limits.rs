@@ -125,6 +125,29 @@ fn status_tells_why_nothing_starts() {
 }
 
 #[test]
+fn what_an_item_said_is_in_its_pods_message_whatever_became_of_it() {
+    let folder = dir();
+    let path = folder.path();
+    let head = |pipeline: &str| {
+        format!(
+            r#"{{"shardrun":"","pipeline":"{pipeline}","output":null,"also":[],"count":20,"numbers":true,"sha256":"","cwd":null,"retries":0,"timeout":null,"jitter":null,"redo":false,"max_failures":null}}"#
+        )
+    };
+    let message = |pipeline: &str, items: u64| {
+        let task: Vec<(u64, String)> = (0..items).map(|item| (item, item.to_string())).collect();
+        let bundle = format!("{}\n{}\n", head(pipeline), serde_json::to_string(&task).unwrap());
+        shardrun(path, ["item", "-"]).env("SHARDRUN_MESSAGE", "message").stdin(bundle).done().status(0);
+        read(path, "message")
+    };
+    let records: Vec<Value> =
+        message("echo said {}", 2).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&records[0]["stderr"], &records[1]["stderr"]), (&"said 0\n".into(), &"said 1\n".into()));
+    // However much they say, there is room for a record of each.
+    let long = message("seq 10000", 8);
+    assert!(long.len() <= 4096 && long.lines().count() == 8 && long.contains("9999"), "{long}");
+}
+
+#[test]
 fn limits_hold_over_all_jobs_together() {
     let folder = dir();
     let path = folder.path();

@@ -85,6 +85,25 @@ fn the_same_command_joins_a_live_run() {
 }
 
 #[test]
+fn pods_that_outlive_their_job_are_still_at_work() {
+    let cluster = Cluster::new();
+    let folder = dir();
+    let command = with(&K8S, &["--run", "r", "true"]);
+    cluster.shardrun(folder.path(), &command).done().status(0);
+    let label = std::fs::read_to_string(folder.path().join("r/submit-000/engine.json")).unwrap();
+    let label: serde_json::Value = serde_json::from_str(&label).unwrap();
+    let label = label["parts"][0]["id"].as_str().unwrap().rsplit_once('-').unwrap().0.to_owned();
+    // Somebody deletes the Job; its pods have time to end.
+    let mut delete = Command::new(cluster.path("bin/kubectl"));
+    delete.args(["delete", "jobs", "-l", &format!("shardrun={label}")]);
+    assert!(delete.env("CLUSTER", cluster.path("")).env("LOOKS", "4").status().unwrap().success());
+    cluster.shardrun(folder.path(), &command).done().status(0).stderr_has("already running on k8s as ");
+    cluster.shardrun(folder.path(), ["cancel", "r"]).done().status(0).stderr_has("r: ended k8s ");
+    assert_eq!(std::fs::read_to_string(cluster.path("objects")).unwrap(), "{}", "cancel returned before they ended");
+    assert_eq!(cluster.starts(), 3);
+}
+
+#[test]
 fn whoever_joins_waits_for_the_results() {
     let cluster = Cluster::new();
     let folder = dir();
@@ -139,12 +158,24 @@ fn a_cluster_that_cannot_be_asked_may_still_run_it() {
 }
 
 #[test]
+fn another_cluster_of_the_site_is_asked() {
+    let cluster = Cluster::new();
+    let folder = dir();
+    let command = with(&SLURM, &["--run", "r", "--slurm-arg=-M", "--slurm-arg=far", "true"]);
+    cluster.shardrun(folder.path(), &command).done().status(0);
+    cluster.shardrun(folder.path(), &command).done().status(0).stderr_has("already running on slurm as 17");
+    cluster.shardrun(folder.path(), ["cancel", "r"]).done().status(0).stderr("shardrun: r: ended slurm 17");
+    assert_eq!((cluster.starts(), std::fs::read_to_string(cluster.path("jobs")).unwrap()), (3, "{}".to_owned()));
+}
+
+#[test]
 fn a_stranger_with_our_job_number_is_left_alone() {
     let cluster = Cluster::new();
     let folder = dir();
     cluster.shardrun(folder.path(), with(&SLURM, &["--run", "r", "true"])).done().status(0);
     // The controller has lost its state and counts from the beginning.
-    std::fs::write(cluster.path("jobs"), r#"{"17": {"script": "/home/stranger/train.sh", "tasks": 1}}"#).unwrap();
+    std::fs::write(cluster.path("jobs"), r#"{"17": {"script": "/home/stranger/train.sh", "tasks": 1, "cluster": ""}}"#)
+        .unwrap();
     cluster.shardrun(folder.path(), ["cancel", "r"]).done().status(0).stderr("shardrun: r: nothing was running");
     assert!(std::fs::read_to_string(cluster.path("jobs")).unwrap().contains("stranger"), "a stranger's job was ended");
 }

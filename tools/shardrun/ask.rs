@@ -2,11 +2,13 @@
 //! server may wait long, and with a word on how to get them.
 
 use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use tarpipe::child::{exit_of, wait_readable};
+use tarpipe::signals;
 
 /// Where each program comes from.
 const SOURCES: [(&str, &str); 7] = [
@@ -24,12 +26,25 @@ pub fn ask(words: &[&str], limit: Duration) -> Result<String> {
     tell(words, "", limit)
 }
 
-/// The same for a program that reads `input`.
+/// The same for a program that reads `input`. Should a signal end us, the program is ended first: nothing is submitted
+/// after our end.
 pub fn tell(words: &[&str], input: &str, limit: Duration) -> Result<String> {
+    call(words, input, limit, true)
+}
+
+/// The same as `ask` when a signal ends us and everything else has been ended.
+pub fn ask_at_end(words: &[&str], limit: Duration) -> Result<String> {
+    call(words, "", limit, false)
+}
+
+fn call(words: &[&str], input: &str, limit: Duration, is_guarded: bool) -> Result<String> {
     let program = words.first().copied().unwrap_or_default();
     let mut command = Command::new(program);
     command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|err| cannot_start(program, err))?;
+    let mut child = command.process_group(0).spawn().map_err(|err| cannot_start(program, err))?;
+    if is_guarded {
+        signals::guard_group(child.id());
+    }
     let stdout = child.stdout.take().map(drain);
     let stderr = child.stderr.take().map(drain);
     let stdin = child.stdin.take();
@@ -42,6 +57,10 @@ pub fn tell(words: &[&str], input: &str, limit: Duration) -> Result<String> {
         _ = child.kill();
     }
     let status = child.wait()?;
+    if is_guarded {
+        signals::release_group(child.id());
+        signals::yield_to_signal();
+    }
     let text = |reader: Option<std::thread::JoinHandle<String>>| {
         reader.and_then(|reader| reader.join().ok()).unwrap_or_default()
     };

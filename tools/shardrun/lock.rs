@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use tarpipe::child::wait_readable;
 
@@ -127,16 +128,37 @@ impl Holder {
     /// Ends this process, which is of this machine, and waits for its end; false when it took too long.
     pub fn terminate(&self, limit: Duration) -> Result<bool> {
         let Some(pid) = Pid::from_raw(self.pid) else { bail!("invalid process id {}", self.pid) };
-        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return Ok(true) };
+        let process = match pidfd_open(pid, PidfdFlags::empty()) {
+            Err(Errno::SRCH) => return Ok(true),
+            Err(Errno::NOSYS) => return self.terminate_by_number(pid, limit),
+            process => process.with_context(|| self.cannot_end())?,
+        };
         // The id cannot change hands from here on; it may have before.
         if start_of(self.pid) != Some(self.start) {
             return Ok(true);
         }
         match pidfd_send_signal(&process, Signal::TERM) {
             Ok(()) => Ok(wait_readable(&process, Some(Instant::now() + limit))?),
-            Err(rustix::io::Errno::SRCH) => Ok(true),
-            Err(err) => Err(err).with_context(|| format!("cannot end process {}", self.pid)),
+            Err(Errno::SRCH) => Ok(true),
+            Err(err) => Err(err).with_context(|| self.cannot_end()),
         }
+    }
+
+    /// The same before Linux 5.3.
+    fn terminate_by_number(&self, pid: Pid, limit: Duration) -> Result<bool> {
+        let until = Instant::now() + limit;
+        let is_there = || start_of(self.pid) == Some(self.start);
+        if is_there() {
+            kill_process(pid, Signal::TERM).with_context(|| self.cannot_end())?;
+        }
+        while is_there() && Instant::now() < until {
+            std::thread::sleep(PAUSE);
+        }
+        Ok(!is_there())
+    }
+
+    fn cannot_end(&self) -> String {
+        format!("cannot end process {}", self.pid)
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 use tarpipe::{messages, signals};
 
-use crate::ask::ask;
+use crate::ask::ask_at_end;
 use crate::folder::Folder;
 use crate::items::Item;
 use crate::joblog::{JobLog, Record};
@@ -67,7 +67,7 @@ pub fn on_warning(results: &Results, task: usize) -> Progress {
                 messages::notice(&format!("{err:#}"));
                 true
             });
-            if again && let Err(err) = ask(&["scontrol", "requeue", &job], LIMIT) {
+            if again && let Err(err) = ask_at_end(&["scontrol", "requeue", &job], LIMIT) {
                 messages::notice(&format!("{err:#}"));
             }
         }

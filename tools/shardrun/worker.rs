@@ -84,7 +84,7 @@ fn work(runner: &Runner, items: &Task, results: &mut Results, tally: &mut Tally,
     let head = runner.head();
     wait_at_random(head.limits.jitter);
     if results.failed_more_than(head.limits.max_failures)? {
-        messages::notice("more items have failed than may: this task is left");
+        messages::notice("too many items have failed: skipping this task");
         return Ok(());
     }
     let count = head.plan.count;

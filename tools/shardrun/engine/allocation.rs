@@ -11,7 +11,7 @@ use tarpipe::{messages, signals};
 
 use super::slurm::{Site, prelude, worker};
 use super::submission::{Part, Submission};
-use crate::ask::{ask, cannot_start};
+use crate::ask::{ask_at_end, cannot_start};
 use crate::bundle;
 use crate::config::{Config, flags};
 use crate::job::Job;
@@ -48,7 +48,7 @@ pub fn run(job: &Job) -> Result<()> {
     signals::guard_group(child.id());
     signals::before_end(move |_| {
         // A salloc that is killed leaves its allocation behind.
-        _ = ask(&["scancel", "-n", &name], FAREWELL);
+        _ = ask_at_end(&["scancel", "-n", &name], FAREWELL);
     });
     let status = child.wait()?;
     signals::release_group(child.id());

@@ -103,11 +103,8 @@ pub fn cancel(dir: Option<&Path>) -> Result<Outcome> {
             ended.push(format!("process {}", holder.pid));
         }
         held @ Held::Elsewhere(_) => {
-            let run = folder.path().display();
-            bail!(
-                "{run}: {} works on this run and cannot be ended from here: use shardrun cancel there",
-                held.describe()
-            );
+            let (run, holder) = (folder.path().display(), held.describe());
+            bail!("{run}: {holder} works on this run and cannot be ended from here: run shardrun cancel where it is");
         }
     }
     let _lock = folder.lock()?;

@@ -44,8 +44,11 @@ pub fn submit(job: &Job) -> Result<Submission> {
         words.extend(flags.iter().map(String::as_str));
         words.push(&file);
         let answer = ask(&words, LIMIT).with_context(|| not_submitted(job, &submission))?;
-        let id = answer.trim().split(';').next().unwrap_or_default().to_owned();
+        // ID, or ID;CLUSTER
+        let mut words = answer.trim().split(';').map(str::to_owned);
+        let id = words.next().unwrap_or_default();
         submission.parts.last_mut().into_iter().for_each(|part| part.id = id.clone());
+        submission.remote = words.next();
         submission.save()?;
     }
     submission.unfinished = false;
@@ -195,6 +198,11 @@ pub fn adopt(submission: &mut Submission) -> Result<()> {
     submission.save()
 }
 
+/// The flag for another cluster of the site.
+fn elsewhere(submission: &Submission) -> impl Iterator<Item = &str> {
+    submission.remote.iter().flat_map(|cluster| ["-M", cluster.as_str()])
+}
+
 /// A line of squeue about each job of a submission that Slurm remembers. Job numbers start over when a controller
 /// loses its state: jobs that are not ours are left out.
 fn queue(submission: &Submission, more: &[&str], format: &str) -> Result<Vec<String>> {
@@ -205,6 +213,7 @@ fn queue(submission: &Submission, more: &[&str], format: &str) -> Result<Vec<Str
     let format = format!("{format}|%o");
     let mut words = vec!["squeue", "-h", if submission.interactive { "-n" } else { "-j" }, &ids, "-o", &format];
     words.extend(more);
+    words.extend(elsewhere(submission));
     let lines = match ask(&words, LIMIT) {
         // It has forgotten them all.
         Err(err) if err.to_string().contains("Invalid job id") => String::new(),
@@ -245,7 +254,9 @@ fn accounted(submission: &Submission) -> TaskStates {
     if ids.is_empty() {
         return TaskStates::new();
     }
-    let said = ask(&["sacct", "-X", "-n", "-P", "-j", &ids, "-o", "JobName,JobID,State"], LIMIT).unwrap_or_default();
+    let mut words = vec!["sacct", "-X", "-n", "-P", "-j", &ids, "-o", "JobName,JobID,State"];
+    words.extend(elsewhere(submission));
+    let said = ask(&words, LIMIT).unwrap_or_default();
     let ours =
         said.lines().filter_map(|line| line.split_once('|')).filter(|(name, _)| name.contains(&submission.identity));
     parse(submission, ours.map(|(_, rest)| rest))
@@ -303,6 +314,7 @@ pub fn cancel(submission: &Submission) -> Result<()> {
     if ids.is_empty() {
         return Ok(());
     }
-    let words: Vec<&str> = ["scancel"].into_iter().chain(ids.iter().map(String::as_str)).collect();
+    let words = ["scancel"].into_iter().chain(elsewhere(submission)).chain(ids.iter().map(String::as_str));
+    let words: Vec<&str> = words.collect();
     ask(&words, LIMIT).map(drop)
 }

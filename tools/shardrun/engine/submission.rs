@@ -44,6 +44,9 @@ pub struct Submission {
     /// Whether its tasks are steps of one allocation, on Slurm.
     #[serde(default)]
     pub interactive: bool,
+    /// Another cluster of the site that the tasks were sent to by -M, on Slurm.
+    #[serde(default)]
+    pub remote: Option<String>,
     /// The cluster, on Slurm by its name, on Kubernetes by kubectl's context.
     #[serde(default)]
     pub cluster: Option<String>,
@@ -85,6 +88,7 @@ impl Submission {
             identity: "ID".into(),
             unfinished: false,
             interactive: job.settings.interactive,
+            remote: None,
             cluster: None,
             namespace: None,
             path: job.folder.path().join("submit-NNN"),

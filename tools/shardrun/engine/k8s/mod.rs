@@ -183,7 +183,7 @@ fn selector(submission: &Submission) -> String {
 struct Seen {
     /// Its pods, as far as they are still there.
     pods: Vec<Pod>,
-    /// How many of its Jobs have not ended.
+    /// How many of its Jobs have not ended; of Jobs that are gone, how many of their pods.
     active: usize,
     /// How many Jobs there are.
     jobs: usize,
@@ -198,12 +198,14 @@ fn look(submission: &Submission) -> Result<Seen> {
     let answer: Value = serde_json::from_str(&answer).context("kubectl: the answer is no JSON")?;
     let objects = answer["items"].as_array().map_or(&[][..], Vec::as_slice);
     let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
-    Ok(Seen {
-        pods: of_kind("Pod").filter_map(|pod| Pod::parse(pod, submission)).collect(),
-        active: of_kind("Job").filter(|job| !has_ended(job)).count(),
-        jobs: of_kind("Job").count(),
-        completed: of_kind("Job").flat_map(|job| completed(job, submission)).collect(),
-    })
+    let pods: Vec<Pod> = of_kind("Pod").filter_map(|pod| Pod::parse(pod, submission)).collect();
+    let jobs = of_kind("Job").count();
+    let active = match jobs {
+        0 => pods.iter().filter(|pod| !pod.has_ended()).count(),
+        _ => of_kind("Job").filter(|job| !has_ended(job)).count(),
+    };
+    let completed = of_kind("Job").flat_map(|job| completed(job, submission)).collect();
+    Ok(Seen { pods, active, jobs, completed })
 }
 
 /// Tasks of an Indexed Job that have succeeded. Without a limit for each index, pods succeed that have failed items.
