@@ -5,20 +5,25 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rustix::fs::{FlockOperation, Mode, OFlags};
-use rustix::process::Pid;
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 
 use crate::messages;
+use crate::owner;
 use crate::signals;
-use crate::sink::host;
 
 const SHARED_MEMORY: &str = "/dev/shm";
+/// Where temporary files may go that are large or kept for long.
+const LARGE_FILES: &str = "/var/tmp";
 /// The type that statfs gives for a tmpfs.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// Containers get a tmpfs of 64 MB, which a few large samples fill.
 const ROOM: u64 = 1 << 30;
+/// Where nothing else tells whether its owner lives, a directory is garbage when nothing in it was made or removed for
+/// so long. A command may work on one sample for days.
+const ABANDONED: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A directory that goes away with everything in it.
 pub struct Scratch {
@@ -32,11 +37,16 @@ impl Scratch {
     /// there is removed.
     pub fn create(place: Option<&Path>, keep: bool) -> Result<Self> {
         let place = fs::canonicalize(place.map_or_else(best_place, Path::to_owned)).context("--tmpdir")?;
-        remove_garbage(&place);
-        let path = create_in(&place, keep)?;
-        let handle = File::open(&path).with_context(|| path.display().to_string())?;
-        // Says that we live. A process of that number on this host says it too.
-        _ = rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive);
+        // Version 0.1 wrote TOOL-HOST-PID-NUMBER, which others may call their own directories, too.
+        let (prefix, old) = (format!("{}-", messages::tool()), format!("{}-{}-", messages::tool(), owner::host()));
+        let is_ours = |name: &&str| name.split('-').count() > 4 || name.starts_with(&old);
+        remove_garbage(&place, |name| Some(name).filter(is_ours)?.strip_prefix(&prefix));
+        let kind = if keep { "kept-" } else { "" };
+        let name = |unique: &str| place.join(format!("{}-{kind}{unique}", messages::tool()));
+        let (path, handle) = create_locked(0o700, name).with_context(|| place.display().to_string())?;
+        if keep {
+            signals::release_path(&path);
+        }
         Ok(Scratch { path, handle, keep })
     }
 
@@ -66,17 +76,33 @@ impl Scratch {
     }
 }
 
-/// Containers may share the place and have the same process numbers, so a name may be taken.
-fn create_in(place: &Path, keep: bool) -> Result<PathBuf> {
-    let kind = if keep { "kept-" } else { "" };
-    let mut number = 0;
-    loop {
-        let path = place.join(format!("{}-{kind}{}-{}-{number}", messages::tool(), host(), std::process::id()));
-        let create = || fs::DirBuilder::new().mode(0o700).create(&path);
-        match if keep { create() } else { signals::create_guarded(&path, create) } {
-            Ok(()) => return Ok(path),
-            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            Err(err) => return Err(err).with_context(|| path.display().to_string()),
+/// Makes a temporary directory with these permissions, as [`owner::create`] does.
+pub fn create_locked(mode: u32, name: impl Fn(&str) -> PathBuf) -> io::Result<(PathBuf, File)> {
+    owner::create(name, |path| {
+        fs::DirBuilder::new().mode(mode).create(path)?;
+        File::open(path).map_err(|err| match err.kind() {
+            // Somebody took it for garbage before it was locked: the next name may last.
+            io::ErrorKind::NotFound => io::ErrorKind::AlreadyExists.into(),
+            _ => {
+                _ = fs::remove_dir(path);
+                err
+            }
+        })
+    })
+}
+
+/// Removes the directories in `place` that killed runs left behind. `unique` finds the part of a name that
+/// [`owner::unique`] made.
+pub fn remove_garbage(place: &Path, unique: impl Fn(&str) -> Option<&str>) {
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(unique) = name.to_str().and_then(&unique) else { continue };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(handle) = rustix::fs::open(entry.path(), flags, Mode::empty()) else { continue };
+        let handle = File::from(handle);
+        let is_ours = handle.metadata().is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw());
+        if is_ours && owner::is_abandoned(unique, &handle, ABANDONED) {
+            remove_tree(&entry.path());
         }
     }
 }
@@ -104,52 +130,19 @@ fn make_removable(path: &Path) {
     }
 }
 
+/// The tmpfs, or else the first place where commands may run scripts from their directories.
 fn best_place() -> PathBuf {
     let roomy = |found: &rustix::fs::StatFs| found.f_bavail * found.f_bsize as u64 >= ROOM;
-    match rustix::fs::statfs(SHARED_MEMORY) {
-        Ok(found) if found.f_type as u64 == TMPFS_MAGIC && roomy(&found) && is_writable(SHARED_MEMORY) => {
-            SHARED_MEMORY.into()
-        }
-        _ => std::env::temp_dir(),
-    }
+    let is_tmpfs = |found: &rustix::fs::StatFs| found.f_type as u64 == TMPFS_MAGIC;
+    let has_memory = rustix::fs::statfs(SHARED_MEMORY).is_ok_and(|found| is_tmpfs(&found) && roomy(&found));
+    let memory = has_memory.then(|| PathBuf::from(SHARED_MEMORY));
+    let mut places = memory.into_iter().chain([std::env::temp_dir(), LARGE_FILES.into()]);
+    places.find(|place| is_fit(place)).unwrap_or_else(std::env::temp_dir)
 }
 
-fn is_writable(path: &str) -> bool {
-    rustix::fs::access(path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok()
-}
-
-/// Removes the directories of runs on this host that were killed.
-fn remove_garbage(place: &Path) {
-    let prefix = format!("{}-{}-", messages::tool(), host());
-    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let rest = name.to_str().and_then(|name| name.strip_prefix(&prefix));
-        let pid = rest.and_then(|rest| rest.split('-').next()).and_then(|pid| pid.parse().ok());
-        if pid.is_some_and(is_dead) && is_abandoned(&entry.path()) {
-            remove_tree(&entry.path());
-        }
-    }
-}
-
-fn is_dead(pid: i32) -> bool {
-    if pid as u32 == std::process::id() {
-        return true; // whoever had our number before
-    }
-    let is_gone =
-        |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH) || has_ended(pid.as_raw_pid());
-    Pid::from_raw(pid).is_some_and(is_gone)
-}
-
-/// Whether only its parent has not taken notice yet, which in a container may be never.
-fn has_ended(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|state| state.starts_with(['Z', 'X']))
-}
-
-/// Ours, and not locked: containers share a host name and a tmpfs, but not process numbers.
-fn is_abandoned(path: &Path) -> bool {
-    let ours = fs::symlink_metadata(path)
-        .is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw());
-    let Ok(handle) = File::open(path) else { return false };
-    ours && rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive).is_ok()
+/// Whether directories can be made and programs run there.
+fn is_fit(place: &Path) -> bool {
+    let may_write = rustix::fs::access(place, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok();
+    let mount = rustix::fs::statvfs(place);
+    may_write && mount.is_ok_and(|mount| !mount.f_flag.contains(StatVfsMountFlags::NOEXEC))
 }

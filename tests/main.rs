@@ -24,6 +24,7 @@ mod http_versions;
 mod img2dataset;
 mod kills;
 mod manual;
+mod namespaces;
 mod old_kernel;
 mod outputs;
 mod scripts;

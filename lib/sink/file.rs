@@ -1,24 +1,22 @@
 //! A file that appears under its name only when it is whole.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rustix::fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, renameat_with};
 use rustix::io::Errno;
 
-use crate::signals;
+use crate::{owner, signals};
 
 const PREFIX: &str = ".tarpipe-";
 const SUFFIX: &str = ".tmp";
-/// A temporary file of another host is garbage when nobody wrote to it for so long.
+/// Where nothing else tells whether its writer lives, a temporary file is garbage when nobody wrote to it for so long.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
 /// A file under a temporary name beside its target. Dropped before [`Temporary::commit`],
@@ -44,19 +42,11 @@ impl Temporary {
     pub fn create_in(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)?;
         remove_garbage(folder);
-        loop {
-            let path = folder.join(format!("{PREFIX}{}{SUFFIX}", unique()));
-            let create = || OpenOptions::new().write(true).create_new(true).open(&path);
-            let file = signals::create_guarded(&path, create)?;
-            let temporary = Temporary { file, path, target: PathBuf::new(), committed: false };
-            // Says that we live. Where the file system has no locks, age decides.
-            let locked = temporary.file.try_lock();
-            // Whoever came before that took it for garbage, and holds the lock or has removed it.
-            let is_taken = matches!(locked, Err(TryLockError::WouldBlock));
-            if !is_taken && temporary.file.metadata()?.nlink() > 0 {
-                return Ok(temporary);
-            }
-        }
+        let (path, file) = owner::create(
+            |unique| folder.join(format!("{PREFIX}{unique}{SUFFIX}")),
+            |path| OpenOptions::new().write(true).create_new(true).open(path),
+        )?;
+        Ok(Temporary { file, path, target: PathBuf::new(), committed: false })
     }
 
     /// The open file.
@@ -120,19 +110,6 @@ fn folder_of(target: &Path) -> &Path {
     target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Host, process and a number: no two live files share it, on a shared file system either.
-pub(crate) fn unique() -> String {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    format!("{}-{}-{}", host(), std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
-}
-
-/// The name of this machine, as far as a file name takes it.
-pub fn host() -> String {
-    let uname = rustix::system::uname();
-    let name = uname.nodename().to_string_lossy();
-    name.chars().filter(|c| c.is_ascii_alphanumeric()).take(32).collect()
-}
-
 /// Removes what killed runs left in this folder; once a folder, for it is a listing.
 fn remove_garbage(folder: &Path) {
     static CLEANED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -144,30 +121,28 @@ fn remove_garbage(folder: &Path) {
 fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let Some(name) = name.to_str() else { continue };
-        if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
-            _ = remove_if_abandoned(&entry.path(), name);
+        let unique = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
+        if let Some(unique) = unique {
+            _ = remove_if_abandoned(&entry.path(), unique);
         }
     }
 }
 
-/// Removes a file when whoever wrote it is dead: its lock is free, and it ran on this host or long ago. The lock is
-/// held meanwhile, so that the writer of a new file sees what is going on.
-fn remove_if_abandoned(path: &Path, name: &str) -> io::Result<()> {
-    let file = File::open(path)?;
-    let ours = name[PREFIX.len()..].starts_with(&format!("{}-", host()));
-    let age = SystemTime::now().duration_since(file.metadata()?.modified()?);
-    let is_old = age.is_ok_and(|age| age > ABANDONED);
-    if ours || is_old {
-        file.try_lock()?;
-        fs::remove_file(path)?;
+/// Removes a file whose writer is dead. The lock is held meanwhile.
+fn remove_if_abandoned(path: &Path, unique: &str) -> rustix::io::Result<()> {
+    // Anybody may have put a link or a fifo there: neither is followed, and neither makes us wait.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let is_file = file.metadata().is_ok_and(|found| found.is_file());
+    if is_file && owner::is_abandoned(unique, &file, ABANDONED) {
+        rustix::fs::unlink(path)?;
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
 
@@ -192,9 +167,24 @@ mod tests {
     #[test]
     fn what_nobody_has_locked_is_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let left = folder.path().join(format!("{PREFIX}{}{SUFFIX}", unique()));
-        fs::write(&left, "").unwrap();
+        // As a process in another namespace, one of another machine and version 0.1 write them.
+        let near = owner::unique().replacen('.', "0.", 1);
+        let far = owner::unique().replacen(owner::machine(), "0123456789ab", 1);
+        let left = [&near, &far, "host-1-0"].map(|unique| folder.path().join(format!("{PREFIX}{unique}{SUFFIX}")));
+        left.iter().for_each(|path| fs::write(path, "").unwrap());
         let alive = Temporary::create_in(folder.path()).unwrap();
-        assert!(!left.exists() && alive.path.exists());
+        assert_eq!(left.map(|path| path.exists()), [false; 3]);
+        assert!(alive.path.exists());
+    }
+
+    #[test]
+    fn a_fifo_or_a_link_in_the_way_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |number: u32| folder.path().join(format!("{PREFIX}host-1-{number}{SUFFIX}"));
+        fs::write(folder.path().join("kept"), "").unwrap();
+        std::os::unix::fs::symlink("kept", path(0)).unwrap();
+        rustix::fs::mknodat(CWD, path(1), rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        sweep(folder.path());
+        assert!(path(0).exists() && path(1).exists());
     }
 }

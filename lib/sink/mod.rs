@@ -26,9 +26,7 @@ use crate::store;
 
 use descriptor::Descriptor;
 pub use existing::existing;
-#[cfg(feature = "stores")]
-pub(crate) use file::unique;
-pub use file::{Temporary, host};
+pub use file::Temporary;
 
 /// Only our own stdout closing means that the reader left. It ends a run quietly.
 #[derive(Debug)]

@@ -7,16 +7,24 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use rustix::fs::OFlags;
+
 use super::{Place, endpoint, upload};
-use crate::sink;
+use crate::owner;
 
 const PREFIX: &str = ".tarpipe-";
 const SUFFIX: &str = ".upload";
 /// Until it is locked and whole.
 const UNSEEN: &str = ".new";
+/// Where nothing else tells whether the writer of a record lives, it is dead after so long: longer than any upload
+/// takes, as aborting one that lives would lose it.
+const ABANDONED: Duration = Duration::from_secs(7 * 24 * 3600);
+
+const NONBLOCK: i32 = OFlags::NONBLOCK.bits() as i32;
 
 /// The record of a live upload.
 pub(super) struct Record {
@@ -27,7 +35,7 @@ pub(super) struct Record {
 impl Record {
     /// None where there is no room for it: an upload does not fail for that.
     pub(super) fn write(name: &str, id: &str) -> Option<Self> {
-        let path = std::env::temp_dir().join(format!("{PREFIX}{}{SUFFIX}", sink::unique()));
+        let path = std::env::temp_dir().join(format!("{PREFIX}{}{SUFFIX}", owner::unique()));
         let unseen = path.with_extension(&UNSEEN[1..]);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unseen).ok()?;
         _ = file.try_lock();
@@ -51,20 +59,21 @@ pub(super) fn abort_abandoned() {
     ONCE.call_once(|| {
         for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let ours = format!("{PREFIX}{}-", sink::host());
-            let Some(name) = name.to_str().filter(|name| name.starts_with(&ours)) else { continue };
-            if name.ends_with(SUFFIX) || name.ends_with(UNSEEN) {
-                _ = abort_one(&entry.path());
+            let Some(name) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+            if let Some(unique) = name.strip_suffix(SUFFIX).or_else(|| name.strip_suffix(UNSEEN)) {
+                _ = abort_one(&entry.path(), unique);
             }
         }
     });
 }
 
 /// None when the record is another user's, belongs to a live run, or cannot be acted on.
-fn abort_one(path: &Path) -> Option<()> {
-    let mut file = File::open(path).ok()?;
+fn abort_one(path: &Path, unique: &str) -> Option<()> {
+    // A fifo of that name must not make us wait.
+    let mut file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path).ok()?;
     let found = file.metadata().ok()?;
-    if found.uid() != rustix::process::geteuid().as_raw() || file.try_lock().is_err() {
+    let is_ours = found.is_file() && found.uid() == rustix::process::geteuid().as_raw();
+    if !is_ours || !owner::is_abandoned(unique, &file, ABANDONED) {
         return None;
     }
     let mut text = String::new();

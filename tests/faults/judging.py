@@ -8,9 +8,10 @@ import subprocess
 import tarfile
 from dataclasses import dataclass
 
-TEMPORARY = re.compile(r"\.tarpipe-[A-Za-z0-9]+-\d+-(folder-)?\d+\.tmp")
-SCRATCH = re.compile(r"(tarproc|tarvideo)-[A-Za-z0-9]+-\d+-\d+")
-UPLOAD = re.compile(r"\.tarpipe-[A-Za-z0-9]+-\d+-\d+\.(upload|new)")
+OWNER = r"[A-Za-z0-9]+-[0-9a-f]{12}-\d+\.\d+\.\d+-[0-9a-f]{16}"
+TEMPORARY = re.compile(rf"\.tarpipe-{OWNER}(-folder-\d+)?\.tmp")
+SCRATCH = re.compile(rf"(tarproc|tarvideo)-{OWNER}")
+UPLOAD = re.compile(rf"\.tarpipe-{OWNER}\.(upload|new)")
 KEPT = ["success", "handed_on"]
 BUG = re.compile(r"panicked|bug, please report|RUST_BACKTRACE|memory allocation of")
 LOST = re.compile(r"^\w+: \d+ \w+; failed (\d+)", re.M)

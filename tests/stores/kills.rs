@@ -61,7 +61,7 @@ fn a_kill_leaves_no_object_and_the_next_run_removes_its_parts() {
     assert_eq!(store().unfinished(key), 1, "what the next run has to find");
     // Had it died a moment earlier, its note of the upload would not have had its name yet.
     let note = list(scratch.path()).into_iter().find(|name| name.ends_with(".upload")).unwrap();
-    std::fs::write(scratch.path().join(note.replace(".upload", "9.new")), "").unwrap();
+    std::fs::write(scratch.path().join(note.replace(".upload", ".new")), "").unwrap();
     // A live run's upload is not taken for garbage.
     let mut alive = half_way("killed/alive.tar", &scratch);
     let run = store().run("tarcat", ["-o", "s3://test/killed/b.tar"]).stdin(Archive::of_samples(2).whole());

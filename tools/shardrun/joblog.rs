@@ -1,13 +1,15 @@
-//! The job log: one JSON line an item. Each host appends to a file of its own, a line by one write,
-//! so that many processes can share it; readers take all files together.
+//! The job log: one line of JSON per item. Each machine appends to a file of its own, each line by one write, so that
+//! many processes can share it; readers take all files together.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use tarpipe::owner;
 use tarpipe::secret::mask;
 
 use crate::folder::Folder;
@@ -15,6 +17,9 @@ use crate::items::Item;
 
 /// Messages longer than this would make a line that one write may cut.
 const MAX_MESSAGE: usize = 1024;
+
+/// What every record starts with.
+const START: &str = "{\"item\":";
 
 /// What became of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,10 +117,10 @@ pub struct JobLog {
 }
 
 impl JobLog {
-    /// Opens this host's part.
+    /// Opens this machine's part. Hosts of one name must not share a file: appending is not atomic between machines.
     pub fn open(folder: &Folder) -> Result<Self> {
-        let path = folder.make("log")?.join(format!("{}.jsonl", host()));
-        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let path = folder.make("log")?.join(format!("{}-{}.jsonl", host(), owner::machine()));
+        let file = OpenOptions::new().create(true).append(true).read(true).open(&path);
         Ok(JobLog { file: file.with_context(|| path.display().to_string())? })
     }
 
@@ -128,25 +133,45 @@ impl JobLog {
             shorten(message, MAX_MESSAGE);
         }
         let line = serde_json::to_string(&record)? + "\n";
-        self.file.write_all(line.as_bytes()).context("the job log")
+        let start = if self.is_torn().context("the job log")? { "\n" } else { "" };
+        self.file.write_all((start.to_owned() + &line).as_bytes()).context("the job log")
+    }
+
+    /// Whether a full disk, or the death of the machine, left a part of a line at the end.
+    fn is_torn(&self) -> io::Result<bool> {
+        let mut last = [b'\n'];
+        let bytes = self.file.metadata()?.len();
+        if bytes > 0 {
+            self.file.read_at(&mut last, bytes - 1)?;
+        }
+        Ok(last != *b"\n")
     }
 }
 
-/// Hands on every record of a run; the order is that of time within a host only. A line that is no
-/// record, as a full disk leaves it, is passed over.
+/// Hands on every record of a run, in order of time within a machine only. Part of a record, as a full disk leaves it,
+/// is skipped.
 pub fn read(folder: &Folder, mut each: impl FnMut(Record)) -> Result<()> {
     let log = folder.path().join("log");
     for entry in fs::read_dir(&log).with_context(|| log.display().to_string())?.flatten() {
         let mut reader = BufReader::with_capacity(1 << 20, File::open(entry.path())?);
         let mut line = Vec::new();
         while reader.read_until(b'\n', &mut line)? > 0 {
-            if let Ok(record) = serde_json::from_slice(&line) {
+            if let Some(record) = parse(&line) {
                 each(record);
             }
             line.clear();
         }
     }
     Ok(())
+}
+
+/// The record in a line. Before it, there may be the start of another that was cut off.
+fn parse(line: &[u8]) -> Option<Record> {
+    if let Ok(record) = serde_json::from_slice(line) {
+        return Some(record);
+    }
+    let starts = line.windows(START.len()).enumerate().filter(|(_, bytes)| *bytes == START.as_bytes());
+    starts.map(|(at, _)| &line[at..]).find_map(|rest| serde_json::from_slice(rest).ok())
 }
 
 /// The last word on every item: the record that ended last, but done stays done.
@@ -194,6 +219,6 @@ pub fn host() -> &'static str {
     static HOST: OnceLock<String> = OnceLock::new();
     HOST.get_or_init(|| {
         let named = std::env::var("SLURMD_NODENAME").ok().filter(|name| !name.is_empty() && !name.contains('/'));
-        named.unwrap_or_else(tarpipe::sink::host)
+        named.unwrap_or_else(owner::host)
     })
 }

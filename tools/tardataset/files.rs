@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::io::Errno;
 use tarpipe::sample::Sample;
-use tarpipe::sink::host;
-use tarpipe::{signals, source};
+use tarpipe::{scratch, signals, source};
 
 use crate::body::Refusal;
+
+const PREFIX: &str = ".tarpipe-";
 
 /// What file systems take, with room for where the folder is.
 const LONGEST_NAME: usize = 255;
@@ -20,6 +21,8 @@ const LONGEST_PATH: usize = 3000;
 pub struct Files {
     folder: PathBuf,
     target: PathBuf,
+    /// Its lock says that we live.
+    _locked: File,
     finished: bool,
 }
 
@@ -29,11 +32,11 @@ impl Files {
         let parent = target.parent().unwrap_or(Path::new("."));
         let shard = target.file_name().unwrap_or_default().to_string_lossy();
         fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
-        remove_garbage(parent, &shard);
-        let folder = parent.join(format!("{}{}-folder-{shard}.tmp", prefix(), std::process::id()));
-        let create = || fs::create_dir(&folder);
-        signals::create_guarded(&folder, create).with_context(|| folder.display().to_string())?;
-        Ok(Files { folder, target, finished: false })
+        let suffix = format!("-folder-{shard}.tmp");
+        scratch::remove_garbage(parent, |name| name.strip_prefix(PREFIX)?.strip_suffix(&suffix));
+        let name = |unique: &str| parent.join(format!("{PREFIX}{unique}{suffix}"));
+        let (folder, locked) = scratch::create_locked(0o777, name).with_context(|| parent.display().to_string())?;
+        Ok(Files { folder, target, _locked: locked, finished: false })
     }
 
     /// Why the files of a sample cannot stand here, or those that it gets beside its own.
@@ -91,21 +94,6 @@ impl Drop for Files {
         if !self.finished {
             _ = fs::remove_dir_all(&self.folder);
             signals::release_path(&self.folder);
-        }
-    }
-}
-
-fn prefix() -> String {
-    format!(".tarpipe-{}-", host())
-}
-
-/// Removes what processes of this host that are no more have left of the shard.
-fn remove_garbage(parent: &Path, shard: &str) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let process = name.strip_prefix(&prefix()).and_then(|rest| rest.strip_suffix(&format!("-folder-{shard}.tmp")));
-        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-            _ = fs::remove_dir_all(entry.path());
         }
     }
 }
