@@ -12,19 +12,24 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use crate::failure::Failure;
+use crate::procfs::Process;
 use crate::signals;
+use crate::strays::{self, Mark};
 
 /// Between the request to end and the end by force.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
+/// How long we wait for the end of a process group that was killed.
+const DEATH: Duration = Duration::from_secs(2);
+
 /// How long we wait for a free process.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Starts a command in a process group of its own, which a signal to us ends too. The descriptor becomes
-/// readable when the command ends.
+/// Starts a command in a process group of its own, which a signal to us ends too, with all that left the group where
+/// the kernel lets us find it. The descriptor becomes readable when the command ends.
 pub fn spawn(command: &mut Command) -> io::Result<(Child, OwnedFd)> {
-    let mut child = spawn_patiently(command.process_group(0))?;
-    signals::guard_group(child.id());
+    let mark = strays::mark_command(command.process_group(0));
+    let mut child = spawn_patiently(command, mark)?;
     match exit_of(&child) {
         Ok(exit) => Ok((child, exit)),
         Err(err) => {
@@ -58,10 +63,10 @@ fn exit_by_thread(pid: Pid) -> io::Result<OwnedFd> {
 }
 
 /// Others' processes end: one that cannot be started now may be in a moment.
-fn spawn_patiently(command: &mut Command) -> io::Result<Child> {
+fn spawn_patiently(command: &mut Command, mark: Mark) -> io::Result<Child> {
     let until = Instant::now() + PATIENCE;
     loop {
-        match command.spawn() {
+        match spawn_marked(command, mark) {
             Err(err) if err.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
                 wait_if_ending();
                 std::thread::sleep(Duration::from_millis(50));
@@ -69,6 +74,12 @@ fn spawn_patiently(command: &mut Command) -> io::Result<Child> {
             result => return result,
         }
     }
+}
+
+/// Starts and guards a command that has its mark.
+pub(crate) fn spawn_marked(command: &mut Command, mark: Mark) -> io::Result<Child> {
+    let _until_guarded = strays::spawning();
+    command.spawn().inspect(|child| signals::guard(child.id(), mark))
 }
 
 /// Which of the things waited for have happened; none of them when the time is over.
@@ -131,36 +142,77 @@ pub fn take<P: AsFd>(pipe: &mut Option<P>, mut give: impl FnMut(&[u8])) -> Resul
 
 /// Waits for the end of a child, which is brought about if need be.
 pub fn end(child: &mut Child, exit: BorrowedFd<'_>, by_force: bool) -> io::Result<ExitStatus> {
-    if by_force {
-        signals::end_group(child.id(), Signal::TERM);
-        _ = wait_ready(Some(exit), None, None, None, Some(Instant::now() + LAST_WORDS));
+    if by_force { terminate(child, exit, LAST_WORDS) } else { child.wait() }
+}
+
+/// Asks a child and its group to end, and ends them by force when the child has not done so within `grace`. Its
+/// [`settle_asked`] is for the rest of the group.
+pub fn terminate(child: &mut Child, exit: BorrowedFd<'_>, grace: Duration) -> io::Result<ExitStatus> {
+    signals::end_group(child.id(), Signal::TERM);
+    let ready = wait_ready(Some(exit), None, None, None, Some(Instant::now() + grace));
+    if !ready.is_ok_and(|ready| ready.exit) {
         signals::end_group(child.id(), Signal::KILL);
     }
     child.wait()
 }
 
-/// Takes in what commands leave behind, so that [`settle`] sees its end. Without this a process
-/// that has ended stays in its group until another one takes notice, which in a container may be
-/// never.
+/// Adopts what commands leave behind, so that [`settle`] finds it and sees its end. Without this a process that has
+/// ended stays in its group until another one takes notice, which in a container may be never, and one that left its
+/// group is out of sight.
 pub fn adopt_orphans() {
     _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Lets what an ended command left behind in its group end within `grace`, and then ends it; true
+/// Ends processes that left the group of their command and hide which command started them. For the end of a run that
+/// started several commands at a time; [`settle`] ends all others.
+pub fn end_orphans() {
+    strays::kill_rest();
+}
+
+/// Lets what an ended command left behind, in its group or outside of it, end within `grace`, and then ends it; true
 /// when that was needed.
 pub fn settle(leader: u32, grace: Duration) -> bool {
+    settle_by(leader, grace, |_| ())
+}
+
+/// The same after TERM was sent to the group of the command: what has left the group is asked to end, too.
+pub fn settle_asked(leader: u32, grace: Duration) -> bool {
+    let mut asked = strays::Asked::default();
+    settle_by(leader, grace, |left| asked.ask(left))
+}
+
+fn settle_by(leader: u32, grace: Duration, mut see: impl FnMut(&[Process])) -> bool {
     let until = Instant::now() + grace;
-    let mut left = signals::has_members(leader);
-    while left && Instant::now() < until {
+    let mark = signals::mark_of(leader);
+    let strays = || mark.map(strays::of).unwrap_or_default();
+    let left = loop {
+        let (strays, has_members) = (strays(), signals::has_members(leader));
+        see(&strays);
+        let left = has_members || !strays.is_empty();
+        if !left || Instant::now() >= until {
+            break left;
+        }
         std::thread::sleep(Duration::from_millis(5));
-        left = signals::has_members(leader);
-    }
+    };
     if left {
-        signals::end_group(leader, Signal::KILL);
+        end_rest(leader, mark);
     }
     signals::release_group(leader);
     wait_if_ending();
     left
+}
+
+/// Ends what is left by force, and waits for that: a process that is still dying when the next command settles would
+/// count against that one.
+fn end_rest(leader: u32, mark: Option<Mark>) {
+    signals::end_group(leader, Signal::KILL);
+    let until = Instant::now() + DEATH;
+    while signals::has_members(leader) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    if let Some(mark) = mark {
+        strays::kill(mark);
+    }
 }
 
 /// When the process is on its way out, a thread that works on samples goes no further.

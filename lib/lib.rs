@@ -54,6 +54,7 @@ pub mod sort;
 pub mod source;
 #[cfg(feature = "stores")]
 pub mod store;
+mod strays;
 pub mod stream;
 #[cfg(feature = "tables")]
 pub mod table;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{Access, access};
 use rustix::process::Signal;
 
-use crate::signals;
+use crate::{child, signals, strays};
 
 /// A running command. Dropped before [`Process::wait`], it is killed.
 pub struct Process {
@@ -28,8 +28,8 @@ impl Process {
     /// Starts `command` in a process group of its own.
     pub fn spawn(command: &mut Command) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
-        let child = command.process_group(0).spawn().with_context(|| format!("cannot start {program}"))?;
-        signals::guard_group(child.id());
+        let mark = strays::mark_feed(command.process_group(0));
+        let child = child::spawn_marked(command, mark).with_context(|| format!("cannot start {program}"))?;
         Ok(Process { child, waited: false })
     }
 

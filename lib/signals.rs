@@ -1,7 +1,7 @@
 //! INT, TERM, HUP and USR1 (which engines send before they end a job): children are ended, temporary files removed, and the process dies of
 //! the signal, so that a shell sees 128+N and stops its loop.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,10 +13,12 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_pr
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
+use crate::strays::{self, Mark};
+
 /// What must not outlive the process.
 struct Guarded {
     paths: BTreeSet<PathBuf>,
-    groups: BTreeSet<i32>,
+    groups: BTreeMap<i32, Mark>,
     ending: bool,
 }
 
@@ -26,7 +28,7 @@ const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1];
 
 static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
 
-static GUARDED: Mutex<Guarded> = Mutex::new(Guarded { paths: BTreeSet::new(), groups: BTreeSet::new(), ending: false });
+static GUARDED: Mutex<Guarded> = Mutex::new(Guarded { paths: BTreeSet::new(), groups: BTreeMap::new(), ending: false });
 
 fn guarded() -> MutexGuard<'static, Guarded> {
     GUARDED.lock().unwrap_or_else(PoisonError::into_inner)
@@ -93,13 +95,34 @@ pub fn release_path(path: &Path) {
     guarded().paths.remove(path);
 }
 
-/// A child that leads a process group, ended when a signal ends the process.
+/// A child that leads a process group, ended when a signal ends the process. Of what leaves the group, nothing but such
+/// a signal ends it; [`crate::child::spawn`] does more.
 pub fn guard_group(leader: u32) {
+    guard(leader, Mark::Feed(u64::MAX));
+}
+
+/// The same for a child that was marked before it was started.
+pub(crate) fn guard(leader: u32, mark: Mark) {
     let mut guarded = guarded();
-    guarded.groups.insert(leader as i32);
+    guarded.groups.insert(leader as i32, mark);
     if guarded.ending {
         end_group(leader, Signal::KILL);
     }
+}
+
+/// The same for a process group that a guarded child, `parent`, has started: what leaves it belongs to that child.
+pub fn guard_within(parent: u32, leader: u32) {
+    guard(leader, mark_of(parent).unwrap_or(Mark::Feed(u64::MAX)));
+}
+
+/// The mark of a guarded child.
+pub(crate) fn mark_of(leader: u32) -> Option<Mark> {
+    guarded().groups.get(&(leader as i32)).copied()
+}
+
+/// Every guarded child, by its number.
+pub(crate) fn groups() -> BTreeMap<i32, Mark> {
+    guarded().groups.clone()
 }
 
 /// The child was waited for.
@@ -151,16 +174,26 @@ pub fn clean_up() {
         guarded.ending = true;
         (guarded.groups.clone(), guarded.paths.clone())
     };
-    for &leader in &groups {
+    // What has left its group becomes our child when its parent ends.
+    _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    for &leader in groups.keys() {
         end_group(leader as u32, Signal::TERM);
     }
     let until = Instant::now() + *patience();
-    while groups.iter().any(|&leader| has_members(leader as u32)) && Instant::now() < until {
+    let mut asked = strays::Asked::default();
+    loop {
+        let left = strays::all();
+        asked.ask(&left);
+        let are_gone = left.is_empty() && !groups.keys().any(|&leader| has_members(leader as u32));
+        if are_gone || Instant::now() >= until {
+            break;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
-    for &leader in &groups {
+    for &leader in groups.keys() {
         end_group(leader as u32, Signal::KILL);
     }
+    strays::kill_all();
     paths.iter().for_each(|path| remove(path));
     #[cfg(feature = "stores")]
     crate::store::abort_all();

@@ -41,7 +41,73 @@ fn a_command_that_leaves_a_daemon_costs_its_sample() {
     second_fails("sleep 1000 & true", &[], "left_running");
     second_fails("(sleep 1000 &) ; true", &[], "left_running");
     second_fails("sleep 1000 >/dev/null 2>&1 & true", &[], "left_running");
-    second_fails("setsid sleep 3 & true", &[], "left_running");
+    second_fails("setsid sleep 1000 & true", &[], "left_running");
+}
+
+/// Starts a process in a session of its own; its number is in PID when the line is done.
+const LEAVE: &str =
+    "setsid bash -c 'echo $$ > PID; exec sleep 1000' > /dev/null 2>&1 & until [ -s PID ]; do sleep 0.01; done";
+
+/// Runs tarproc on three samples, of which the second starts a process that leaves its session by `line`. Gives what
+/// tarproc says at the end, when that process must be gone.
+fn escape(line: &str, then: &str, flags: &[&str]) -> String {
+    let folder = dir();
+    let pid = folder.path().join("pid");
+    let line = line.replace("PID", pid.to_str().unwrap());
+    let script = format!("if [ $TARPROC_INDEX = 1 ]; then {line}\n{then}\nfi");
+    let args = [&["--tmpdir", folder.path().to_str().unwrap(), "-o", "-", "-c", &script], flags].concat();
+    let done = run("tarproc", args).stdin(Archive::of_samples(3).whole()).done().status(0);
+    let pid = std::fs::read_to_string(pid).unwrap();
+    until("the end of what it started", || !is_alive(pid.trim()));
+    assert_eq!(list(folder.path()), ["pid"], "{flags:?}");
+    done.stderr_text()
+}
+
+#[test]
+fn what_leaves_its_session_is_ended_with_its_command() {
+    let said = "tarproc: 2 samples; failed 1 (1 left_running)\n";
+    for flags in [&[][..], &["-p", "3"], &["--fast-shell"], &["-p", "3", "--fast-shell"], &["--batch", "1"]] {
+        assert_eq!(escape(LEAVE, "true", flags), said, "{flags:?}");
+    }
+    let daemon = LEAVE.replace("exec sleep 1000", "sleep 1000 & sleep 0.1").replace("echo $$", "echo $BASHPID");
+    assert_eq!(escape(&daemon, "true", &["-p", "2"]), said);
+    // Without the variable that tells whose it is, the command is blamed that runs alone.
+    let hidden = LEAVE.replace("setsid bash", "env -i PATH=$PATH setsid bash");
+    assert_eq!(escape(&hidden, "true", &[]), said);
+}
+
+#[test]
+fn what_hides_where_it_came_from_is_ended_with_the_run() {
+    let hidden = LEAVE.replace("setsid bash", "env -i PATH=$PATH setsid bash");
+    let folder = dir();
+    let hidden = hidden.replace("PID", folder.path().join("pid").to_str().unwrap());
+    // The others run until it is there, and longer than its command.
+    let wait = format!("until [ -s {}/pid ]; do sleep 0.01; done; sleep 1", folder.path().display());
+    let script = format!("if [ $TARPROC_INDEX = 1 ]; then {hidden}\nelse {wait}\nfi");
+    run("tarproc", ["-p", "3", "-c", &script, "-o", "-"]).stdin(Archive::of_samples(3).whole()).done().status(0);
+    let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
+    until("the end of what it started", || !is_alive(pid.trim()));
+}
+
+#[test]
+fn what_leaves_its_session_is_ended_in_time() {
+    let said = "tarproc: 2 samples; failed 1 (1 timeout)\n";
+    for flags in [&[][..], &["-p", "3"], &["--fast-shell"]] {
+        assert_eq!(escape(LEAVE, "sleep 1000", &[&["--timeout", "3"], flags].concat()), said, "{flags:?}");
+    }
+    let waits = "setsid -w bash -c 'echo $$ > PID; exec sleep 1000'";
+    assert_eq!(escape(waits, "true", &["--timeout", "3"]), said);
+}
+
+#[test]
+fn what_a_worker_started_ends_with_it() {
+    let folder = dir();
+    let pid = folder.path().join("pid");
+    let worker = format!("{}\nexec cat", LEAVE.replace("PID", pid.to_str().unwrap()));
+    let archive = Archive::of_samples(3).whole();
+    run("tarproc", ["--worker", &worker, "-o", "-"]).stdin(archive).ok();
+    let pid = std::fs::read_to_string(pid).unwrap();
+    until("the end of what it started", || !is_alive(pid.trim()));
 }
 
 #[test]
@@ -118,13 +184,15 @@ fn busy(folder: &std::path::Path, flags: &[&str]) -> (Child, Vec<String>) {
     std::fs::write(folder.join("in.tar"), Archive::of_samples(9).whole()).unwrap();
     std::fs::create_dir_all(folder.join("pids")).unwrap();
     std::fs::create_dir_all(folder.join("tmp")).unwrap();
-    let script = "trap '' INT; sleep 1000 & touch $OLDPWD/pids/$!; touch $OLDPWD/pids/$$; sleep 1000; wait";
+    let script =
+        "trap '' INT; sleep 1000 & touch $OLDPWD/pids/$!; setsid sh -c 'touch $OLDPWD/pids/$$; exec sleep 1000' &
+                  touch $OLDPWD/pids/$$; sleep 1000; wait";
     let script = script.replace("$OLDPWD", folder.to_str().unwrap());
     let args = [&["-p", "2", "--tmpdir", "tmp", "in.tar", "-o", "out.tar"], flags, &[&script]].concat();
     let mut command = run("tarproc", args).cwd(folder).into_command();
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let pids = || list(folder.join("pids"));
-    until("two commands", || pids().len() == 4);
+    until("two commands", || pids().len() == 6);
     (child, pids())
 }
 

@@ -100,38 +100,71 @@ fn a_worker_that_stays_ends_with_its_stdin() {
     assert!(is_gone(read(path, "pid").trim()), "the item outlived its engine");
 }
 
+/// Starts a process in a session of its own; its number is in `left` when the line is done.
+const LEAVE: &str =
+    "setsid bash -c 'echo $$ > left; exec sleep 1000' > /dev/null 2>&1 & until [ -s left ]; do sleep 0.01; done";
+
+fn runs(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// Waits until the process whose number is in `left` is gone; on a busy machine its death takes a moment.
+fn expect_end(path: &Path) {
+    let (pid, started) = (read(path, "left"), Instant::now());
+    while runs(&pid) {
+        assert!(started.elapsed() < Duration::from_secs(60), "it still runs");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::fs::remove_file(path.join("left")).unwrap();
+}
+
+#[test]
+fn what_leaves_its_session_is_ended_with_its_item() {
+    let folder = dir();
+    let path = folder.path();
+    shardrun(path, ["--run", "a", "-n", "1", LEAVE]).ok();
+    expect_end(path);
+    let late = format!("{LEAVE}\nsleep 1000");
+    shardrun(path, ["--run", "b", "-n", "1", "--timeout", "3", &late]).done().status(3).stderr_has("timeout");
+    expect_end(path);
+    let mut child = shardrun(path, ["--run", "c", "-n", "1", &late]).into_command().spawn().unwrap();
+    bash("until [ -s left ]; do sleep 0.02; done").cwd(path).ok();
+    signal(&child, "TERM");
+    assert_eq!(status(child.wait().unwrap()), 143);
+    expect_end(path);
+}
+
 #[test]
 fn what_an_item_leaves_running_is_ended() {
     let folder = dir();
     let path = folder.path();
     shardrun(path, ["--run", "r", "-n", "1", "sleep 1000 > /dev/null 2>&1 & echo $! > left"]).ok();
-    let stat = format!("/proc/{}/stat", read(path, "left").trim());
-    let runs = || std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
-    // It was killed; on a busy machine its death takes a moment.
-    let until = Instant::now() + Duration::from_secs(10);
-    while runs() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert!(!runs(), "it still runs");
+    expect_end(path);
 }
 
 /// The shell of a pipeline ends at once; a stage of it that cleans up takes longer, and has the time.
 const SLOW_TO_END: &str =
     "bash -c 'trap \"sleep 0.4; touch cleaned; exit 1\" TERM; touch at; while :; do echo part; sleep 0.02; done'; true";
 
+/// What shardrun gives them. On a machine that is too slow for it they are ended by force, as they should be.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
 #[test]
 fn the_stages_of_a_pipeline_have_time_to_clean_up() {
     let folder = dir();
     let path = folder.path();
+    let started = Instant::now();
     // The output is full at the first byte.
     shardrun(path, ["--run", "r", "-n", "1", "--redo", "-o", "/dev/full", SLOW_TO_END]).done().status(3);
-    assert!(path.join("cleaned").exists(), "after an output that failed");
+    let in_time = path.join("cleaned").exists();
+    assert!(in_time || started.elapsed() >= LAST_WORDS, "after an output that failed");
     for name in ["at", "cleaned"] {
-        std::fs::remove_file(path.join(name)).unwrap();
+        _ = std::fs::remove_file(path.join(name));
     }
     let mut child = shardrun(path, ["--run", "s", "-n", "1", SLOW_TO_END]).into_command().spawn().unwrap();
     bash("while [ ! -e at ]; do sleep 0.02; done").cwd(path).ok();
+    let started = Instant::now();
     signal(&child, "TERM");
     assert_eq!(status(child.wait().unwrap()), 143);
-    assert!(path.join("cleaned").exists(), "after a signal");
+    assert!(path.join("cleaned").exists() || started.elapsed() >= LAST_WORDS, "after a signal");
 }

@@ -3,18 +3,16 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rustix::process::{Pid, Signal, test_kill_process_group};
-use tarpipe::child::{exit_of, wait_readable};
+use tarpipe::child::{self, wait_readable};
 use tarpipe::compression::{self, Compression};
 use tarpipe::process;
-use tarpipe::signals;
 use tarpipe::sink::{Options, Sink};
 use tarpipe::source;
 
@@ -99,9 +97,9 @@ impl Attempt<'_> {
             Some(_) => command.stdout(Stdio::piped()),
             None => command.stdout(stderr.try_clone().map_err(failed)?),
         };
-        let process = command.stderr(stderr).process_group(0).spawn().map_err(failed)?;
-        signals::guard_group(process.id());
-        Ok(Running { process })
+        child::adopt_orphans();
+        let (process, exit) = child::spawn(command.stderr(stderr)).map_err(failed)?;
+        Ok(Running { process, exit })
     }
 
     fn timed_out(&self) -> Failure {
@@ -119,56 +117,22 @@ impl Attempt<'_> {
 
 struct Running {
     process: Child,
+    exit: OwnedFd,
 }
 
 impl Running {
-    /// Waits for the end; None when it had to be brought about.
+    /// Waits for the end of the script and of all it started; None when that had to be brought about.
     fn end(&mut self, deadline: Option<Instant>) -> io::Result<Option<ExitStatus>> {
-        let in_time = match deadline {
-            None => true,
-            Some(_) => self.wait_until(deadline)?,
-        };
-        if !in_time {
-            signals::end_group(self.process.id(), Signal::TERM);
-            self.settle(LAST_WORDS);
+        if wait_readable(&self.exit, deadline)? {
+            let status = self.process.wait()?;
+            child::settle(self.process.id(), GRACE);
+            return Ok(Some(status));
         }
-        let status = self.process.wait()?;
-        if in_time {
-            self.settle(GRACE);
-        }
-        signals::release_group(self.process.id());
-        Ok(in_time.then_some(status))
-    }
-
-    /// Whether it ends before the deadline.
-    fn wait_until(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
-        if let Ok(exit) = exit_of(&self.process) {
-            return wait_readable(&exit, deadline);
-        }
-        // No descriptor is left to wait with.
-        while self.process.try_wait()?.is_none() {
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(false);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(true)
-    }
-
-    /// Lets all of the group end, not its leader alone: what is left after some time is ended by force.
-    fn settle(&mut self, grace: Duration) {
-        let Some(group) = Pid::from_raw(self.process.id() as i32) else { return };
-        let until = Instant::now() + grace;
-        loop {
-            _ = self.process.try_wait(); // a leader that nobody has waited for would count as a member
-            if test_kill_process_group(group).is_err() {
-                return;
-            }
-            if Instant::now() >= until {
-                return signals::end_group(self.process.id(), Signal::KILL);
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let until = Instant::now() + LAST_WORDS;
+        child::terminate(&mut self.process, self.exit.as_fd(), LAST_WORDS)?;
+        // The shell may be gone at once, while a stage of the pipeline cleans up.
+        child::settle_asked(self.process.id(), until.saturating_duration_since(Instant::now()));
+        Ok(None)
     }
 }
 

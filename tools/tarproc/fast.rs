@@ -79,7 +79,7 @@ impl FastShell {
         let Some(live) = &mut self.live else { return Err(Failure::new("system", "no shell")) };
         live.request(index, sample, path, files).map_err(failed)?;
         let leader = live.number(None).map_err(failed)?.ok_or_else(gone)?;
-        signals::guard_group(leader);
+        signals::guard_within(live.child.id(), leader);
         let deadline = self.settings.limits.timeout.map(|timeout| Instant::now() + timeout);
         let (status, in_time) = live.status(leader, deadline).map_err(failed)?;
         let left = settle(leader, if in_time { GRACE } else { Duration::ZERO });

@@ -112,6 +112,9 @@ struct Args {
     retries: u32,
 
     /// End a command, and all it started, after SECONDS
+    ///
+    /// That includes processes in sessions of their own, such as daemons, unless the system has no
+    /// /proc. A daemon that commands share has to be started before tarproc.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
@@ -159,7 +162,9 @@ struct Args {
     #[arg(long)]
     keep_dirs: bool,
 
-    /// Make the directories in DIR; otherwise on a tmpfs with room, or in TMPDIR
+    /// Make the directories in DIR (default: /dev/shm with 1 GB free, TMPDIR or /tmp, or /var/tmp)
+    ///
+    /// Places that are mounted noexec are skipped unless all are.
     #[arg(long, value_name = "DIR")]
     tmpdir: Option<PathBuf>,
 
@@ -296,6 +301,7 @@ fn process(
     // The budget counts bytes, so the pool need not.
     pool::run(limits, jobs, |_| 0, factory, |answer| outlet.take(answer))?;
     _ = all_ended.recv();
+    child::end_orphans();
     Ok(max_failures)
 }
 
