@@ -1,5 +1,6 @@
 //! The one place that writes to stderr: `tool: subject: what is wrong`, on one line.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::OnceLock;
@@ -69,18 +70,41 @@ fn say(text: &str) {
     });
 }
 
-/// Control characters, which may come from hostile data, as Rust escapes; secrets in URLs as `***`.
+/// Whether a character acts on a terminal instead of appearing there: control characters (C0, DEL and C1), and marks
+/// that change the direction of text or break lines.
+pub fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Text from data, which may be hostile, fit for a terminal: characters that act on one as Rust escapes; secrets in
+/// URLs as `***`.
 pub fn escape(text: &str) -> String {
     let text = secret::mask(text);
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() {
+        if acts(c) {
             _ = write!(out, "{}", c.escape_default());
         } else {
             out.push(c);
         }
     }
     out
+}
+
+/// JSON in which nothing acts on a terminal: the encoder escapes some of those characters only. The value is the same.
+pub fn escape_json(text: &str) -> Cow<'_, str> {
+    // Line breaks of indented JSON stand between values; in strings the encoder escapes them.
+    let is_open = |c: char| acts(c) && c != '\n';
+    if !text.contains(is_open) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        // Such a character can only be inside a string, and none of them is beyond 16 bits.
+        if is_open(c) { _ = write!(out, "\\u{:04x}", u32::from(c)) } else { out.push(c) }
+    }
+    Cow::Owned(out)
 }
 
 #[cfg(test)]
@@ -90,6 +114,7 @@ mod tests {
     #[test]
     fn control_characters_cannot_reach_the_terminal() {
         assert_eq!(escape("a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
-        assert_eq!(escape("ä ö"), "ä ö");
+        assert_eq!(escape("\u{9b}31m \u{7f} \u{202e}txt.exe\u{2069}"), "\\u{9b}31m \\u{7f} \\u{202e}txt.exe\\u{2069}");
+        assert_eq!(escape("ä ö 猫 שלום"), "ä ö 猫 שלום");
     }
 }

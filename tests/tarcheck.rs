@@ -107,3 +107,20 @@ fn compressed_shards_are_checked_to_their_last_byte() {
     let done = words("tarcheck", "cut.tar.gz").cwd(folder.path()).done().status(1);
     done.stderr_has("the compressed data is cut off");
 }
+
+#[test]
+fn names_cannot_act_on_the_terminal() {
+    let archive =
+        Archive::new().file("a.\u{9b}31m", b"1").file("b.\u{202e}gpj", b"2").file("\u{85}c.txt", b"3").whole();
+    let folder = with(&[("s.tar", archive)]);
+    for args in ["s.tar", "--json s.tar", "--require none s.tar", "--json --require none s.tar"] {
+        let done = words("tarcheck", args).cwd(folder.path()).done();
+        let said = done.stderr_text() + &done.stdout_text();
+        let acts = |c: char| c != '\n' && (c.is_control() || matches!(c, '\u{202a}'..='\u{202e}'));
+        assert!(said.contains("9b") && !said.contains(acts), "{args}: {said:?}");
+    }
+    // JSON holds the names as they are.
+    let json = words("tarcheck", "--json s.tar").cwd(folder.path()).done().stdout();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert!(json["shards"][0]["fields"]["\u{9b}31m"].is_number(), "{json}");
+}

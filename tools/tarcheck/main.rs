@@ -146,7 +146,10 @@ fn write_indexes(args: &Args, verdicts: &[Verdict]) -> Result<()> {
 }
 
 fn print(args: &Args, verdicts: &[Verdict]) -> Result<()> {
-    let text = if args.json { format!("{:#}\n", json(verdicts)) } else { table(verdicts) };
+    let text = match args.json {
+        true => messages::escape_json(&format!("{:#}\n", json(verdicts))).into_owned(),
+        false => table(verdicts),
+    };
     sink::write_text("-", &text)?;
     for verdict in verdicts {
         verdict.findings.iter().for_each(|finding| messages::error(&finding.line(&verdict.shard)));

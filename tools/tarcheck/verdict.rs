@@ -111,7 +111,7 @@ fn row(verdict: &Verdict, shard: &str, fields: &str) -> [String; 7] {
     let [samples, members, dropped, faults] =
         [verdict.samples, verdict.members, verdict.dropped, verdict.faults].map(|n| n.to_string());
     let shard = tarpipe::messages::escape(shard);
-    [samples, members, dropped, size::show(verdict.bytes), faults, shard, fields.to_owned()]
+    [samples, members, dropped, size::show(verdict.bytes), faults, shard, tarpipe::messages::escape(fields)]
 }
 
 /// Numbers to the right, names to the left.

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use unicode_width::UnicodeWidthChar;
 
+pub use tarpipe::messages::acts;
+
 /// The text with everything that acts on a terminal instead of standing on it as an escape: control
 /// characters, and marks that turn or break lines.
 pub fn clean(text: &str) -> String {
@@ -16,12 +18,6 @@ pub fn clean(text: &str) -> String {
         }
     }
     out
-}
-
-/// Whether a character acts on a terminal or on the order of what stands around it.
-pub fn acts(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 /// The text on one line of at most `columns`, cleaned; an ellipsis stands for what does not fit.

@@ -4,6 +4,7 @@ use anyhow::Result;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use tarpipe::messages;
 use tarpipe::report::Tally;
 use tarpipe::sample::Sample;
 use tarpipe::table::{Datum, Export};
@@ -13,7 +14,7 @@ use crate::columns::{Columns, View, is_json, text_of};
 use crate::flow;
 use crate::kind::Kind;
 use crate::output::{self, Output};
-use crate::readable::{acts, clean};
+use crate::readable::clean;
 
 /// How rows are printed.
 #[derive(Clone, Copy, PartialEq)]
@@ -97,18 +98,9 @@ fn all(sample: &Sample) -> Result<Vec<(String, Value)>, &'static str> {
     Ok(cells)
 }
 
-/// JSON in which nothing acts on a terminal: the encoder leaves some of it as it is.
+/// JSON in which nothing acts on a terminal.
 fn safe_json(value: &Value) -> String {
-    let text = value.to_string();
-    if !text.contains(acts) {
-        return text;
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        // Such a character can only stand inside a string, and none of them is beyond 16 bits.
-        if acts(c) { out += &format!("\\u{:04x}", u32::from(c)) } else { out.push(c) }
-    }
-    out
+    messages::escape_json(&value.to_string()).into_owned()
 }
 
 /// An item of a list. JSON is YAML, so values stand as JSON: no text is taken for something else.
@@ -137,6 +129,7 @@ fn separated(values: &[Value], format: Format, guarded: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::readable::acts;
 
     #[test]
     fn cells_are_quoted_where_they_must_be() {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use tarpipe::cli::Outcome;
-use tarpipe::secret::mask;
+use tarpipe::messages::escape;
 use tarpipe::sink::{Options, Sink};
 
 use crate::engine;
@@ -54,7 +54,7 @@ fn print(survey: &Survey, index: u64, is_asked: bool) -> Result<()> {
         .and_then(|record| record.message.as_deref())
         .map_or_else(String::new, |what| format!(": {what}"));
     let mut out = Sink::create("-", Options::default())?;
-    writeln!(out, "==> item {index} ({}){what}", mask(&survey.items.value(index)))?;
+    writeln!(out, "==> item {index} ({}){}", escape(&survey.items.value(index)), escape(&what))?;
     if let Some(mut said) = said {
         io::copy(&mut said, &mut out)?;
     }

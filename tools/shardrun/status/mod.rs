@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use tarpipe::cli::Outcome;
+use tarpipe::messages::escape_json;
 
 use crate::folder::Folder;
 use crate::survey::Survey;
@@ -27,7 +28,8 @@ pub fn show(dir: Option<&Path>, watch: bool, json: bool) -> Result<Outcome> {
     loop {
         let survey = Survey::take(&folder)?;
         let summary = Summary::of(&survey);
-        let text = if json { serde_json::to_string(&summary)? + "\n" } else { summary.to_string() };
+        let text =
+            if json { escape_json(&serde_json::to_string(&summary)?).into_owned() + "\n" } else { summary.to_string() };
         let clear = if watch && io::stdout().is_terminal() { "\x1b[H\x1b[J" } else { "" };
         tarpipe::sink::write_text("-", &format!("{clear}{text}"))?;
         if !watch || !survey.is_live {
