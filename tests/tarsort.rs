@@ -284,3 +284,21 @@ fn flags_that_contradict_each_other_are_refused() {
         words("tarsort", args).stdin(Archive::new().whole()).done().status(2);
     }
 }
+
+#[test]
+fn long_values_compare_to_their_end_and_equal_ones_stay_in_order() {
+    let long = "x".repeat(1024);
+    // Ends in an order of their own; those that are equal come in the order of their keys' numbers.
+    let sample = |archive: Archive, i: usize| {
+        archive.file(&format!("s{i:03}.txt"), format!("{long}{:02}", i * 7 % 20).as_bytes())
+    };
+    let archive = (0..60).fold(Archive::new(), sample).whole();
+    let mut expected: Vec<usize> = (0..60).collect();
+    expected.sort_by_key(|i| i * 7 % 20);
+    let key = |i: &usize| format!("s{i:03}");
+    assert_eq!(first_of_each(&every_way("-k txt", &archive)), expected.iter().map(key).collect::<Vec<_>>());
+    expected.sort_by_key(|i| std::cmp::Reverse(i * 7 % 20));
+    assert_eq!(first_of_each(&every_way("-k txt --reverse", &archive)), expected.iter().map(key).collect::<Vec<_>>());
+    let unique = words("tarsort", "-k txt --unique").stdin(archive).done().status(0);
+    assert_eq!(first_of_each(&unique.stdout()).len(), 20);
+}

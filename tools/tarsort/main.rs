@@ -31,9 +31,9 @@ use rule::Rule;
 /// headers and bytes.
 ///
 /// A stream larger than --memory is sorted in pieces, which are written to an unnamed file in
-/// --tmpdir and merged from there; that file is at most as large as the stream. For uncompressed
-/// files, only the order is held in memory and samples are copied from their offsets; if seeking is
-/// slow, pipe the files in.
+/// --tmpdir and merged from there; that file is at most as large as the stream plus the fields
+/// sorted by. For uncompressed files, only the order is held in memory and samples are copied from
+/// their offsets; if seeking is slow, pipe the files in.
 ///
 /// Keys in the output are unique: when sorting by key, a repeated key is an error unless --unique
 /// or --group is given.
@@ -43,7 +43,7 @@ struct Args {
     /// Sort by the content of a field, or by a value in a JSON field
     ///
     /// cls is a field; json.width is the value width of the field json, and json.boxes.0 the
-    /// first of a list. Content compares byte by byte, up to 1024 bytes; values of JSON by their
+    /// first of a list. Content compares byte by byte, to its end; values of JSON by their
     /// type: false, true, numbers, text. Samples without it come last.
     #[arg(short = 'k', long, value_name = "FIELD[.PATH]")]
     by: Option<String>,
