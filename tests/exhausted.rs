@@ -135,7 +135,7 @@ fn fetch_blames_no_row_for_a_lack_of_processes() {
     done.status(1).stderr("fetch: --via: cannot start sh: Resource temporarily unavailable");
     assert_eq!(list(path.join("tmp")), [""; 0]);
     // Some may be dying, or wait for init to take notice of their end.
-    bash("for i in {1..200}; do ps -u 61247 -o stat= | grep -qv ^Z || exit 0; sleep 0.05; done; exit 1").ok();
+    bash("for i in {1..1200}; do ps -u 61247 -o stat= | grep -qv ^Z || exit 0; sleep 0.05; done; exit 1").ok();
 }
 
 /// What a stage leaves in its temporary folder when its output fails first, last, or not at all.

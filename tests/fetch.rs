@@ -331,7 +331,7 @@ fn any_program_can_fetch_under_the_same_rules() {
     let text = "case $1 in *good*) printf 'got %s' \"$1\" > \"$2\";; *slow*) sleep 600 & wait;; *) echo warming up >&2; echo no such video >&2; exit 4;; esac\n";
     std::fs::write(&script, text).unwrap();
     let via = format!("sh {} {{url}} {{out}}", script.display());
-    let args = ["--via", &via, "--timeout", "1s", "--retries", "0", "--report", "r.jsonl", "-j", "8"];
+    let args = ["--via", &via, "--timeout", "6s", "--retries", "0", "--report", "r.jsonl", "-j", "8"];
     let rows = "mds://shot/good;$(touch pwned)\nmds://shot/bad\nmds://shot/slow\n";
     let done = run("fetch", args).cwd(folder.path()).stdin(rows).done().status(0);
     let done = done.stderr("fetch: 1 sample; failed 2 (1 command, 1 timeout)");

@@ -43,7 +43,7 @@ fn tarproc_follows_no_link_that_it_cannot_follow_safely() {
 fn shardrun_sees_the_end_of_its_items() {
     let folder = dir();
     let flags = "--run run -n 3 -o 'out-{}' --retries 0";
-    let script = format!("shardrun {flags} --timeout 1 '[ {{}} = 1 ] && sleep 100; echo {{}}'");
+    let script = format!("shardrun {flags} --timeout 5 '[ {{}} = 1 ] && sleep 100; echo {{}}'");
     let done = on_an_old_kernel(&script).cwd(folder.path()).done().status(3);
     done.stderr_has("timeout");
     assert_eq!(std::fs::read_to_string(folder.path().join("out-2")).unwrap(), "2\n");

@@ -265,7 +265,7 @@ fn a_worker_that_dies_hangs_or_gives_up_costs_one_sample() {
             "worker_answer",
         ),
     ] {
-        let args = ["--worker", &worker(folder.path(), body), "--timeout", "5", "-o", "-"];
+        let args = ["--worker", &worker(folder.path(), body), "--timeout", "10", "-o", "-"];
         let done = tarproc(&args).done().status(0).stderr(&format!("tarproc: 2 samples; failed 1 (1 {code})"));
         assert_eq!(names(&done.stdout()).len(), 6);
     }
@@ -293,4 +293,16 @@ fn real_programs_convert_real_pictures_and_films() {
         tar -tf im.tar | tr '\\n' ' '";
     let said = text(bash(script).cwd(folder.path()).ok());
     assert_eq!(said, "P6 64 41 P6 64 41 64x48 64\n0.json 0.mp4 0.ppm 1.json 1.mp4 1.ppm 2.json 2.mp4 2.ppm ");
+}
+
+/// A memory file system on which nothing may be executed, as hardened machines have it.
+#[test]
+fn scripts_in_a_directory_run_where_the_tmpfs_forbids_it() {
+    let folder = dir();
+    std::fs::write(folder.path().join("in.tar"), three()).unwrap();
+    let mount = "mount -t tmpfs -o noexec,size=2g none /dev/shm";
+    let line = "printf \"#!/bin/sh\\\\npwd\\\\n\" > run; chmod +x run; ./run";
+    let script = format!("unshare -rm bash -c '{mount} && exec tarproc --count 1 -c \"$LINE\" in.tar'");
+    let place = text(bash(&script).env("LINE", &line.replace("\\\\", "\\")).cwd(folder.path()).ok());
+    assert!(!place.starts_with("/dev/shm"), "{place}");
 }

@@ -21,6 +21,11 @@ fn second_fails(nasty: &str, flags: &[&str], code: &str) {
     assert!(list(place.path()).is_empty(), "{nasty}: {:?}", list(place.path()));
 }
 
+/// Runs checks that mostly wait at the same time.
+fn side_by_side(checks: &[&(dyn Fn() + Sync)]) {
+    std::thread::scope(|threads| checks.iter().for_each(|check| _ = threads.spawn(check)));
+}
+
 #[test]
 fn a_command_that_dies_costs_its_sample() {
     second_fails("exit 3", &[], "exit_status");
@@ -32,16 +37,18 @@ fn a_command_that_dies_costs_its_sample() {
 
 #[test]
 fn a_command_that_does_not_end_is_ended_with_all_it_started() {
-    second_fails("sleep 1000 & sleep 1000 | cat", &["--timeout", "1"], "timeout");
-    second_fails("trap '' TERM; while :; do sleep 1; done", &["--timeout", "1"], "timeout");
+    // The other samples have the same time: it must be enough on a busy machine.
+    side_by_side(&[&|| second_fails("sleep 1000 & sleep 1000 | cat", &["--timeout", "8"], "timeout"), &|| {
+        second_fails("trap '' TERM; while :; do sleep 1; done", &["--timeout", "8"], "timeout")
+    }]);
 }
 
 #[test]
 fn a_command_that_leaves_a_daemon_costs_its_sample() {
-    second_fails("sleep 1000 & true", &[], "left_running");
-    second_fails("(sleep 1000 &) ; true", &[], "left_running");
-    second_fails("sleep 1000 >/dev/null 2>&1 & true", &[], "left_running");
-    second_fails("setsid sleep 1000 & true", &[], "left_running");
+    let daemons =
+        ["sleep 1000 & true", "(sleep 1000 &) ; true", "sleep 1000 >/dev/null 2>&1 & true", "setsid sleep 1000 & true"];
+    let checks = daemons.map(|daemon| move || second_fails(daemon, &[], "left_running"));
+    side_by_side(&checks.each_ref().map(|check| check as &(dyn Fn() + Sync)));
 }
 
 /// Starts a process in a session of its own; its number is in PID when the line is done.
@@ -66,14 +73,19 @@ fn escape(line: &str, then: &str, flags: &[&str]) -> String {
 #[test]
 fn what_leaves_its_session_is_ended_with_its_command() {
     let said = "tarproc: 2 samples; failed 1 (1 left_running)\n";
-    for flags in [&[][..], &["-p", "3"], &["--fast-shell"], &["-p", "3", "--fast-shell"], &["--batch", "1"]] {
-        assert_eq!(escape(LEAVE, "true", flags), said, "{flags:?}");
-    }
     let daemon = LEAVE.replace("exec sleep 1000", "sleep 1000 & sleep 0.1").replace("echo $$", "echo $BASHPID");
-    assert_eq!(escape(&daemon, "true", &["-p", "2"]), said);
     // Without the variable that tells whose it is, the command is blamed that runs alone.
     let hidden = LEAVE.replace("setsid bash", "env -i PATH=$PATH setsid bash");
-    assert_eq!(escape(&hidden, "true", &[]), said);
+    let check = |line: &str, flags: &[&str]| assert_eq!(escape(line, "true", flags), said, "{flags:?}");
+    side_by_side(&[
+        &|| check(LEAVE, &[]),
+        &|| check(LEAVE, &["-p", "3"]),
+        &|| check(LEAVE, &["--fast-shell"]),
+        &|| check(LEAVE, &["-p", "3", "--fast-shell"]),
+        &|| check(LEAVE, &["--batch", "1"]),
+        &|| check(&daemon, &["-p", "2"]),
+        &|| check(&hidden, &[]),
+    ]);
 }
 
 #[test]
@@ -92,11 +104,15 @@ fn what_hides_where_it_came_from_is_ended_with_the_run() {
 #[test]
 fn what_leaves_its_session_is_ended_in_time() {
     let said = "tarproc: 2 samples; failed 1 (1 timeout)\n";
-    for flags in [&[][..], &["-p", "3"], &["--fast-shell"]] {
-        assert_eq!(escape(LEAVE, "sleep 1000", &[&["--timeout", "3"], flags].concat()), said, "{flags:?}");
-    }
-    let waits = "setsid -w bash -c 'echo $$ > PID; exec sleep 1000'";
-    assert_eq!(escape(waits, "true", &["--timeout", "3"]), said);
+    let check = |line: &str, then: &str, flags: &[&str]| {
+        assert_eq!(escape(line, then, &[&["--timeout", "8"], flags].concat()), said, "{flags:?}");
+    };
+    side_by_side(&[
+        &|| check(LEAVE, "sleep 1000", &[]),
+        &|| check(LEAVE, "sleep 1000", &["-p", "3"]),
+        &|| check(LEAVE, "sleep 1000", &["--fast-shell"]),
+        &|| check("setsid -w bash -c 'echo $$ > PID; exec sleep 1000'", "true", &[]),
+    ]);
 }
 
 #[test]
@@ -112,7 +128,7 @@ fn what_a_worker_started_ends_with_it() {
 
 #[test]
 fn what_a_shell_does_not_wait_for_may_end_by_itself() {
-    let script = "tee >(sleep 0.1; wc -c > sample.n) < sample.cls > /dev/null";
+    let script = "tee >(sleep 0.05; wc -c > sample.n) < sample.cls > /dev/null";
     let out = run("tarproc", ["-c", script, "-o", "-"]).stdin(Archive::of_samples(2).whole()).ok();
     assert!(members(&out).contains(&("s0001.n".to_owned(), b"1\n".to_vec())));
 }

@@ -125,7 +125,7 @@ fn what_leaves_its_session_is_ended_with_its_item() {
     shardrun(path, ["--run", "a", "-n", "1", LEAVE]).ok();
     expect_end(path);
     let late = format!("{LEAVE}\nsleep 1000");
-    shardrun(path, ["--run", "b", "-n", "1", "--timeout", "3", &late]).done().status(3).stderr_has("timeout");
+    shardrun(path, ["--run", "b", "-n", "1", "--timeout", "8", &late]).done().status(3).stderr_has("timeout");
     expect_end(path);
     let mut child = shardrun(path, ["--run", "c", "-n", "1", &late]).into_command().spawn().unwrap();
     bash("until [ -s left ]; do sleep 0.02; done").cwd(path).ok();

@@ -80,11 +80,11 @@ fn a_timeout_ends_the_whole_attempt() {
     let folder = dir();
     let path = folder.path();
     for (run, output) in [("r", Some("{}")), ("s", None)] {
-        let mut args = vec!["--run", run, "-n", "1", "--timeout", "300ms"];
+        let mut args = vec!["--run", run, "-n", "1", "--timeout", "3s"];
         args.extend(output.map(|name| ["-o", name]).into_iter().flatten());
         args.push("echo $$ > pid; echo x; sleep 1000 & sleep 1000");
         let done = shardrun(path, &args).done().status(3);
-        done.stderr("shardrun: item 0 (0): not done after 0.3 s\nshardrun: 0 items; failed 1 (1 timeout)");
+        done.stderr("shardrun: item 0 (0): not done after 3 s\nshardrun: 0 items; failed 1 (1 timeout)");
         // Nothing of its process group is left.
         let pid = read(path, "pid");
         assert!(is_gone(pid.trim()), "something of it is left");
@@ -127,8 +127,9 @@ fn retry_repeats_what_failed_with_the_flags_of_the_last_time() {
 fn status_shows_the_slowest_and_the_failed() {
     let folder = dir();
     let path = folder.path();
-    let pipeline = "[ {} != 2 ] || { echo 'no \x1b[31mcolour' >&2; exit 9; }; [ {} != 1 ] || sleep 2; echo {}";
-    shardrun(path, ["--run", "r", "-n", "4", "-o", "{}.txt", pipeline]).done().status(3);
+    let pipeline = "[ {} != 2 ] || { echo 'no \x1b[31mcolour' >&2; exit 9; }; \
+                    [ {} != 1 ] || { until [ -e 0.txt ] && [ -e 3.txt ]; do sleep 0.05; done; sleep 2; }; echo {}";
+    shardrun(path, ["--run", "r", "-n", "4", "-j", "4", "-o", "{}.txt", pipeline]).done().status(3);
     let text = String::from_utf8(shardrun(path, ["status", "r"]).ok()).unwrap();
     assert!(text.starts_with("r: 3 of 4 done (75 %), 0 running, 1 failed, 0 left\nstored 6 B, 0 samples\n"), "{text}");
     assert!(text.contains("slowest:\n  item 1 (1): "), "{text}");
@@ -201,4 +202,24 @@ fn two_runs_at_once_are_refused() {
     std::fs::write(path.join("go"), "").unwrap();
     assert!(first.wait().unwrap().success());
     assert_eq!(counts(path), [1, 0, 0, 0]);
+}
+
+#[test]
+fn a_record_after_a_torn_line_is_not_lost() {
+    let folder = dir();
+    let path = folder.path();
+    shardrun(path, ["--run", "r", "-n", "3", "[ {} = 0 ]"]).done().status(3);
+    let part = path.join("r/log").join(&list(path.join("r/log"))[0]);
+    let text = std::fs::read_to_string(&part).unwrap();
+    // As a full disk leaves it: the last record is cut off.
+    std::fs::write(&part, &text[..text.len() - 30]).unwrap();
+    shardrun(path, ["retry", "r", "--failed"]).done();
+    shardrun(path, ["--run", "r", "-n", "3", "[ {} = 0 ]"]).done().status(3);
+    let lines = std::fs::read_to_string(&part).unwrap();
+    let records = |text: &str| text.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count();
+    assert_eq!(lines.lines().count() - records(&lines), 1, "only the torn line is no record:\n{lines}");
+    // An older version appended the next record to the torn line.
+    let torn = format!("{}{}", &text[..20], lines.lines().last().unwrap());
+    std::fs::write(&part, torn + "\n").unwrap();
+    assert_eq!(counts(path)[2], 1);
 }

@@ -100,7 +100,7 @@ fn a_shard_is_cut_while_the_last_one_is_sent() {
     let proxy = Proxy::start(store().endpoint(), move |asked, _| {
         seen.fetch_or(asked.target.contains("/1.tar"), Ordering::SeqCst);
         let started = Instant::now();
-        while !seen.load(Ordering::SeqCst) && started.elapsed() < Duration::from_secs(20) {
+        while !seen.load(Ordering::SeqCst) && started.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(10));
         }
         if seen.load(Ordering::SeqCst) {

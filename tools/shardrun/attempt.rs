@@ -19,7 +19,7 @@ use tarpipe::source;
 use crate::samples;
 
 /// How long what a script started may go on after it: shells do not wait for `>(…)`.
-const GRACE: Duration = Duration::from_millis(500);
+const GRACE: Duration = Duration::from_secs(2);
 /// Between the request to end and the end by force. Tools in the pipeline wait for a second for what they have started.
 pub const LAST_WORDS: Duration = Duration::from_secs(3);
 

@@ -13,7 +13,7 @@ use tarpipe::failure::{self, Failure};
 use crate::log::Log;
 
 /// How long what a command started may go on after it: shells do not wait for `>(…)`.
-pub const GRACE: Duration = Duration::from_millis(500);
+pub const GRACE: Duration = Duration::from_secs(2);
 
 /// What a command may take.
 #[derive(Clone, Copy, Debug)]
