@@ -24,10 +24,10 @@ use super::ytdlp::Recipe;
 
 /// Download the URLs of a table into samples, and report what failed
 ///
-/// Reads rows (urlcat's JSON lines, or plain URLs, one a line) and writes a sample for each that
-/// could be fetched: KEY.EXT with the bytes as they came, KEY.txt with the caption if there is one,
-/// KEY.json with every column and what became of the request. Rows that fail are no samples: they
-/// are counted, and --report names them all with a stable code:
+/// Reads rows (urlcat's JSON lines, or plain URLs, one per line) and writes one sample per fetched
+/// row: KEY.EXT with the bytes as received, KEY.txt with the caption if there is one, KEY.json with
+/// every column and the outcome of the request. Failed rows produce no sample: they are counted, and
+/// --report lists them all with a stable code:
 ///
 /// dns, connect, tls, timeout, stalled, http_3xx, http_4xx, http_429, http_5xx, too_large, too_small,
 /// empty, mime, robots, opt_out, blocked_address, bad_url, redirect_loop, hash_mismatch, truncated,
@@ -38,9 +38,9 @@ use super::ytdlp::Recipe;
 /// a device: whether those samples are kept is for the next program to say. If a run is stopped before it has read all
 /// rows, the last row of its report has the status unread and no key.
 ///
-/// Samples come in the order of the rows. Addresses inside (private, loopback, link-local, metadata
-/// services) are refused, also after redirects and name lookups. Opt-outs in headers are honoured.
-/// Proxies come from http_proxy, https_proxy and no_proxy.
+/// Samples are in the order of the rows. Internal addresses (private, loopback, link-local, metadata
+/// services) are refused, including after redirects and DNS lookups. Opt-out headers are honoured.
+/// Proxies are taken from http_proxy, https_proxy and no_proxy.
 #[derive(Parser)]
 #[command(name = "fetch", version, after_long_help = EXAMPLES)]
 pub struct Args {
@@ -52,47 +52,47 @@ pub struct Args {
     #[arg(short = 'j', long, value_name = "N", default_value_t = 256, value_parser = count)]
     pub in_flight: usize,
 
-    /// Ask one host for at most N files at once
+    /// Send at most N requests to one host at a time
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = count)]
     pub per_host: usize,
 
-    /// Ask one host for at most R files a second; 0 is any number
+    /// Send at most R requests per second to one host (0: no limit)
     #[arg(long, value_name = "R", default_value_t = 0.0)]
     pub host_rate: f64,
 
-    /// After N failures in a row that blame the host, fail its rows untried for a while; 0 never
+    /// Pause a host after N consecutive failures; its rows fail without a request meanwhile (0: never)
     ///
-    /// The while is 30 s, and twice as long each time the host fails again.
+    /// The pause starts at 30 s and doubles each time the host fails again.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub max_host_failures: u32,
 
-    /// Write samples as they are ready, not in the order of the rows
+    /// Write samples as they become ready, not in the order of the rows
     #[arg(long)]
     pub unordered: bool,
 
-    /// Read at most N rows ahead of the oldest that is not done [default: 16 for each in flight]
+    /// Read at most N rows ahead of the oldest unfinished one [default: 16 per request in flight]
     #[arg(long, value_name = "N", value_parser = count)]
     pub window: Option<usize>,
 
-    /// Hold at most SIZE of bodies in memory; more only for the oldest row
+    /// Hold at most SIZE of bodies in memory; only the oldest row may exceed it
     #[arg(long, value_name = "SIZE", default_value = "112M", value_parser = size::parse)]
     pub window_bytes: u64,
 
-    /// Give up an attempt after TIME, from the name lookup to the last byte, redirects included
+    /// Give up an attempt after TIME, from the DNS lookup to the last byte, redirects included
     ///
-    /// 20 s: other tools allow 10 s for every read, which a live but slow server may use many times.
+    /// Other tools limit each read instead, so that a slow server can hold them for much longer.
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration::parse)]
     pub timeout: Duration,
 
-    /// Give up a connection after TIME, its TLS handshake included
+    /// Give up connecting after TIME, TLS handshake included
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse)]
     pub connect_timeout: Duration,
 
-    /// A body slower than RATE bytes a second has stalled
+    /// Fail a body slower than RATE bytes per second as stalled
     #[arg(long, value_name = "RATE", default_value = "100", value_parser = size::parse)]
     pub min_rate: u64,
 
-    /// Take --min-rate over TIME
+    /// Measure --min-rate over TIME
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse)]
     pub stall_time: Duration,
 
@@ -106,7 +106,7 @@ pub struct Args {
 
     /// Accept only these media types, such as 'image/*,application/pdf'
     ///
-    /// The bytes decide; the server's word counts where they say nothing.
+    /// The type is detected from the bytes; if that fails, the Content-Type header decides.
     #[arg(long, value_name = "TYPES", value_delimiter = ',')]
     pub accept: Vec<String>,
 
@@ -114,18 +114,18 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub max_redirects: usize,
 
-    /// Try again N times after a failure that may pass
+    /// Retry transient failures up to N times
     ///
-    /// dns (no answer), connect, tls (broken off), timeout, stalled, truncated, HTTP 408, 425, 429,
-    /// 500, 502, 503 and 504. The second attempt finds most of what can be found.
+    /// These are dns (no answer), connect, tls (connection lost), timeout, stalled, truncated, and HTTP
+    /// 408, 425, 429, 500, 502, 503 and 504.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub retries: u32,
 
-    /// Wait TIME before the second attempt, twice as long before each later one, with jitter
+    /// Wait TIME before the first retry and twice as long before each further one, with jitter
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration::parse)]
     pub retry_wait: Duration,
 
-    /// Never wait longer than TIME; a server whose Retry-After asks for more is not asked again
+    /// Wait at most TIME; if Retry-After asks for more, the row fails
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
     pub max_wait: Duration,
 
@@ -136,11 +136,11 @@ pub struct Args {
     #[arg(long, value_name = "REPORT")]
     pub retry_from: Option<String>,
 
-    /// Ask these name servers, such as 1.1.1.1,9.9.9.9:53, instead of the system's
+    /// Use these name servers, such as 1.1.1.1,9.9.9.9:53, instead of the system's
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', value_parser = name_server)]
     pub dns: Vec<SocketAddr>,
 
-    /// Honour these opt-outs in X-Robots-Tag and tdm-reservation; none alone honours nothing
+    /// Honour these opt-outs in X-Robots-Tag and tdm-reservation ('none': honour none)
     #[arg(long, value_name = "LIST", default_value = optout::DEFAULT)]
     pub opt_out: String,
 
@@ -148,17 +148,17 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Obedience::Ignore)]
     pub robots: Obedience,
 
-    /// Call ourselves this; the first word is the name that opt-outs and robots.txt know
+    /// User-Agent to send; its first word is matched against robots.txt and opt-out headers
     #[arg(long, value_name = "TEXT", default_value = concat!("tarpipe/", env!("CARGO_PKG_VERSION")))]
     pub user_agent: String,
 
-    /// The name that opt-outs and robots.txt know, where it is not the first word of the user agent
+    /// Name to match against robots.txt and opt-out headers [default: first word of the user agent]
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
 
-    /// Tell servers where their owners find you, as part of the user agent: a URL or a mail address
+    /// Contact address to include in the user agent: a URL or mailto: address
     ///
-    /// Whoever fetches much from others' servers should give one.
+    /// Recommended for large crawls, so that server owners can reach you.
     #[arg(long, value_name = "URL")]
     pub contact: Option<String>,
 
@@ -177,7 +177,7 @@ pub struct Args {
     #[arg(long)]
     pub allow_private: bool,
 
-    /// Never connect to the hosts, addresses and networks (CIDR) in FILE, one a line
+    /// Never connect to the hosts, addresses and networks (CIDR) in FILE, one per line
     #[arg(long, value_name = "FILE")]
     pub block_list: Option<String>,
 
@@ -189,7 +189,7 @@ pub struct Args {
     #[arg(long)]
     pub allow_file: bool,
 
-    /// Take this hash of every file
+    /// Hash to compute for every file
     #[arg(long, value_enum, default_value_t = Hash::Sha256)]
     pub hash: Hash,
 
@@ -197,35 +197,35 @@ pub struct Args {
     #[arg(long, value_name = "COLUMN")]
     pub verify: Option<String>,
 
-    /// Fetch each URL with COMMAND instead, such as 'reader {url} {out}'; yt-dlp alone needs no places
+    /// Fetch each URL with COMMAND, such as 'reader {url} {out}'; yt-dlp needs no placeholders
     ///
-    /// No shell is started. {out} is a file to write; without it the output is read. --timeout,
-    /// --max-bytes, --retries and -j hold as for requests. The program connects on its own: addresses
-    /// are checked before it starts, and it may find others.
+    /// No shell is involved. {out} is the file to write; without it, stdout is read. --timeout,
+    /// --max-bytes, --retries and -j apply as for requests. The program makes its own connections: the
+    /// URL's address is checked before it starts, but it may connect elsewhere.
     ///
-    /// yt-dlp, with flags of its own such as --cookies and --proxy, fetches the video, KEY.info.json and
-    /// the subtitles. What a site refuses to a robot fails as blocked.
+    /// yt-dlp (with its own flags, such as --cookies and --proxy) fetches the video, KEY.info.json and the
+    /// subtitles. If a site refuses robots, the row fails as blocked.
     #[arg(long, value_name = "COMMAND")]
     pub via: Option<String>,
 
-    /// With --via: request URLs that end in one of these extensions all the same, such as mp4,webm
+    /// With --via: request URLs with these extensions directly, such as mp4,webm
     #[arg(long, value_name = "EXTENSIONS", requires = "via", value_delimiter = ',', value_parser = extension)]
     pub direct: Vec<String>,
 
     #[command(flatten)]
     pub recipe: Recipe,
 
-    /// Give every file this extension instead of the one its bytes call for
+    /// Use this extension for every file instead of the detected one
     #[arg(long, value_name = "EXT", value_parser = extension)]
     pub ext: Option<String>,
 
-    /// Report every row to FILE: .jsonl, .csv or .parquet, by its suffix
+    /// Write a report with one row per URL to FILE (.jsonl, .csv or .parquet)
     #[arg(long, value_name = "FILE")]
     pub report: Option<String>,
 
-    /// Write a sample for each row that fails too: KEY.json alone, with status failed, tool, code and error_message
+    /// Write a sample for failed rows too: only KEY.json, with status failed, tool, code and error_message
     ///
-    /// For a tool at the end of the pipe that writes down what became of every row.
+    /// For a tool at the end of the pipe that records every row, such as tardataset.
     #[arg(long)]
     pub pass_failed: bool,
 
@@ -233,11 +233,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_parser = cli::output_name)]
     pub stats: Option<String>,
 
-    /// Exit with status 3 when more than N rows fail, or P% of them; without it, when all do
+    /// Exit with status 3 if more than N rows (or P%) fail [default: if all fail]
     #[arg(long, value_name = "N|P%")]
     pub max_failures: Option<MaxFailures>,
 
-    /// Use N threads for connections; one costs the least CPU a request
+    /// Use N threads for connections; one needs the least CPU per request
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count)]
     pub io_threads: usize,
 
@@ -253,7 +253,7 @@ const EXAMPLES: &str = "Examples:
   # Pictures of a table, with a report
   urlcat laion.parquet --url-col URL --caption-col TEXT | fetch --accept 'image/*' --report report.parquet -o laion.tar
 
-  # What failed, once more
+  # Retry the failed rows
   urlcat laion.parquet --url-col URL --caption-col TEXT | fetch --retry-from report.parquet -o rest.tar
 
   # Gently, and as robots.txt asks
@@ -262,15 +262,15 @@ const EXAMPLES: &str = "Examples:
   # Videos with yt-dlp, small ones, with subtitles
   fetch videos.txt -j 4 --timeout 10m --max-bytes 2G --via yt-dlp --height 360 --subtitles en -o videos.tar
 
-  # With another program
+  # A reader of your own
   fetch shots.txt -j 4 --timeout 10m --via 'python3 read_shot.py {url} {out}' --ext npz -o shots.tar";
 
-/// What is done about robots.txt.
+/// How robots.txt is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Obedience {
-    /// Fetch it once a host and obey it.
+    /// Fetch it once per host and obey it.
     Obey,
-    /// Do not ask for it.
+    /// Do not fetch it.
     Ignore,
 }
 

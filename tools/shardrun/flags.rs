@@ -25,55 +25,55 @@ use crate::settings::Settings;
 #[command(name = "shardrun", version, after_long_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, disable_help_subcommand = true)]
 pub struct Args {
-    /// The pipeline, as for bash -c
+    /// Pipeline to run, as for bash -c
     #[arg(value_name = "PIPELINE", required = true)]
     pub pipeline: Option<String>,
 
-    /// Items; {0000..0147} and {a,b} make lists
+    /// Items; {0000..0147} and {a,b} expand to lists
     #[arg(value_name = "ITEM")]
     pub items: Vec<String>,
 
-    /// Run it for the numbers from 0 below N
+    /// Run the pipeline for items 0 to N-1
     #[arg(short, long, value_name = "N")]
     pub number: Option<u64>,
 
-    /// Read items from FILE, one a line
+    /// Read items from FILE, one per line
     #[arg(short = 'T', long, value_name = "FILE")]
     pub files_from: Vec<String>,
 
-    /// Run it for the number of every shard that the rows of TABLE make
+    /// Run the pipeline once per shard of the rows of TABLE
     ///
-    /// The pipeline gets its rows by urlcat TABLE --shard {i}/{n} --rows-per-shard N, or --shard env.
+    /// The pipeline reads its rows with urlcat TABLE --shard {i}/{n} --rows-per-shard N, or --shard env.
     #[arg(long, value_name = "TABLE")]
     pub shards_of: Vec<String>,
 
-    /// How many rows make a shard
+    /// Rows per shard
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub rows_per_shard: u64,
 
-    /// Commit the pipeline's stdout to NAME, a template: a path, an object, an http(s):// URL, pipe:COMMAND
+    /// Write the pipeline's stdout to NAME, a template: a path, an object, an http(s):// URL, pipe:COMMAND
     ///
     /// The suffix chooses the compression, unless the bytes are compressed already. Without it, stdout goes to the log.
     #[arg(short, long, value_name = "NAME")]
     pub output: Option<String>,
 
-    /// A further file that the pipeline writes, a template; an item without it is not done
+    /// Another file that the pipeline must write (a template); an item is done only when it exists
     #[arg(long, value_name = "FILE")]
     pub also: Vec<String>,
 
-    /// The folder of the run [default: one for each plan, in .shardrun]
+    /// Folder of the run [default: one per plan, in .shardrun]
     #[arg(long, value_name = "DIR")]
     pub run: Option<PathBuf>,
 
-    /// Run pipelines in DIR [default: this folder; with --on k8s, that of the image]
+    /// Run pipelines in DIR [default: this folder; with --on k8s, the image's]
     #[arg(long, value_name = "DIR")]
     pub chdir: Option<PathBuf>,
 
-    /// Run items again that are done, and forget an earlier plan of this run
+    /// Run finished items again, and discard an earlier plan of this run
     #[arg(long)]
     pub redo: bool,
 
-    /// Print what would run, the exact scripts and manifests, and do nothing
+    /// Print the exact scripts and manifests that would run, and do nothing
     #[arg(long)]
     pub dry_run: bool,
 
@@ -89,33 +89,33 @@ pub struct Args {
 /// What can be done with a run.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Say how far a run is: done, running, failed, left; the slowest and the failed
+    /// Show the state of a run: items done, running, failed and left; the slowest and the failed ones
     Status {
         /// The run [default: the one used last in this folder]
         dir: Option<PathBuf>,
-        /// Say it again every few seconds, until the run is over
+        /// Repeat every few seconds until the run is over
         #[arg(long)]
         watch: bool,
-        /// Say it as JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Print what items said
+    /// Print the stderr of items
     Logs {
         /// The run [default: the one used last in this folder]
         dir: Option<PathBuf>,
-        /// Of the items with these numbers
+        /// Only the items with these numbers
         #[arg(long, value_name = "N", value_delimiter = ',')]
         item: Vec<u64>,
-        /// Of the failed items
+        /// Only the failed items
         #[arg(long)]
         failed: bool,
     },
-    /// Run again what is not done, with the flags of the last time
+    /// Run unfinished items again, with the flags of the last time
     Retry {
         /// The run [default: the one used last in this folder]
         dir: Option<PathBuf>,
-        /// Only what failed
+        /// Only the failed items
         #[arg(long)]
         failed: bool,
     },
@@ -130,7 +130,7 @@ pub enum Command {
     Report {
         /// The run [default: the one used last in this folder]
         dir: Option<PathBuf>,
-        /// As a page for a browser
+        /// Write an HTML page to FILE
         #[arg(long, value_name = "FILE", default_value = "-")]
         html: String,
     },
@@ -164,10 +164,10 @@ const EXAMPLES: &str = "Examples:
   # Names from a file, 64 at a time on Slurm, into a bucket
   shardrun --on slurm -j 64 -T shards.txt -o 's3://bucket/{base}.tar' 'tarcat {} | tarresize -s 256'
 
-  # How is it going, what went wrong, once more
+  # Look at the state and at failures, then retry
   shardrun status; shardrun logs --failed; shardrun retry --failed
 
-  # The rows of a table, a shard each
+  # One shard per 10,000 rows of a table
   shardrun --shards-of urls.parquet -o 'web-{:05}.tar' 'urlcat urls.parquet --shard env --rows-per-shard 10000 | fetch'";
 
 impl Args {

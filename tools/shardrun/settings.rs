@@ -51,13 +51,13 @@ pub struct Settings {
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub jobs: usize,
 
-    /// Give every task K items, one after another
+    /// Run K items per task, one after another
     ///
-    /// Engines that take a second to start a task need it for items that take less.
+    /// Use it for short items on engines that take a second to start a task.
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = parse_chunk)]
     pub chunk: usize,
 
-    /// Try an item up to N times more
+    /// Retry a failed item up to N times
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub retries: u32,
 
@@ -65,13 +65,13 @@ pub struct Settings {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
 
-    /// Start no more items once more than N, or P%, have failed; fewer are not held against the exit status
+    /// Stop starting items after more than N (or P%) failures; fewer do not affect the exit status
     ///
     /// On Kubernetes this needs --wait, except for a single Job on servers from 1.29 on.
     #[arg(long, value_name = "N|P%")]
     pub max_failures: Option<MaxFailures>,
 
-    /// Begin each task after a random time below TIME, to spare servers
+    /// Delay each task by a random time up to TIME, to spread the load
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub jitter: Option<Duration>,
 
@@ -79,7 +79,7 @@ pub struct Settings {
     #[arg(long)]
     pub wait: bool,
 
-    /// The site's flags, a TOML or YAML file with sections batch, interactive, worker and k8s
+    /// Site configuration: a TOML or YAML file with sections batch, interactive, worker and k8s
     #[arg(long, value_name = "FILE")]
     pub config: Option<String>,
 
@@ -87,39 +87,39 @@ pub struct Settings {
     #[arg(long, value_name = "JOBID", value_delimiter = ',')]
     pub after: Vec<String>,
 
-    /// Hand ARG to sbatch or salloc, such as --slurm-arg=--partition=gpu (slurm)
+    /// Pass ARG to sbatch or salloc, such as --slurm-arg=--partition=gpu (slurm)
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub slurm_arg: Vec<String>,
 
-    /// Run the tasks inside of one allocation by salloc, and wait (slurm)
+    /// Run the tasks inside one allocation made by salloc, and wait (slurm)
     #[arg(long)]
     pub interactive: bool,
 
-    /// The image with bash, shardrun and what the pipeline needs (k8s)
+    /// Image with bash, shardrun and the programs of the pipeline (k8s)
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
 
-    /// The namespace of the Jobs (k8s)
+    /// Namespace of the Jobs (k8s)
     #[arg(long, value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// Make a single-pod Job for each task, as servers before 1.21 need it (k8s)
+    /// Create one single-pod Job per task, for servers before 1.21 (k8s)
     #[arg(long)]
     pub plain_jobs: bool,
 
-    /// The master, such as spark://host:7077, local or yarn (spark)
+    /// Spark master, such as spark://host:7077, local or yarn (spark)
     #[arg(long, value_name = "URL")]
     pub master: Option<String>,
 
-    /// The cluster, such as host:6379 or ray://host:10001; auto is the one of this machine (ray)
+    /// Ray cluster, such as host:6379 or ray://host:10001; auto finds the one on this machine (ray)
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<String>,
 
-    /// What runs the driver, such as 'spark-submit --conf k=v' [default: python3] (spark, ray)
+    /// Command that runs the driver, such as 'spark-submit --conf k=v' [default: python3] (spark, ray)
     #[arg(long, value_name = "COMMAND")]
     pub launcher: Option<String>,
 
-    /// Hand ARG to the driver (spark, ray)
+    /// Pass ARG to the driver (spark, ray)
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub engine_arg: Vec<String>,
 

@@ -25,20 +25,19 @@ use verdict::{Verdict, json, table};
 /// Verify shards: whole, well-formed, complete, without repeated keys
 ///
 /// Reads every shard to its end and checks headers, sizes, the end of the archive (and so the
-/// checksums of a compressed one), fields that stand twice in a sample, keys that come back,
-/// within a shard or in another one, hostile names, and with --require the fields that
-/// every sample must have.
+/// checksums of a compressed one), repeated fields in a sample, repeated keys within and across
+/// shards, hostile names, and with --require the fields that every sample must have.
 ///
-/// Prints a table, and for each fault the shard, the byte and the sample. Exit status 1 when
-/// there is any.
+/// Prints a table, and for each fault the shard, the byte offset and the sample. The exit status is
+/// 1 if there is any fault.
 #[derive(Parser)]
 #[command(name = "tarcheck", version, after_long_help = EXAMPLES)]
 struct Args {
-    /// Demand these fields in every sample, such as 'jpg cls'
+    /// Require these fields in every sample, such as 'jpg cls'
     #[arg(long, value_name = "FIELDS", default_value = "", hide_default_value = true)]
     require: String,
 
-    /// Let keys come back, in a shard or in others
+    /// Allow repeated keys, within and across shards
     #[arg(long)]
     allow_repeats: bool,
 
@@ -54,7 +53,7 @@ struct Args {
     #[arg(long, value_name = "FILE", value_parser = cli::output_name)]
     wids: Option<String>,
 
-    /// Describe at most N faults a shard; 0 is all. All are counted
+    /// Describe at most N faults per shard (0: all); every fault is counted
     #[arg(long, value_name = "N", default_value_t = 20)]
     show: usize,
 
@@ -67,13 +66,13 @@ struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  # Whether the dataset is whole, and every sample has a picture and a class
+  # Check that the dataset is complete, and every sample has a picture and a class
   tarcheck --require 'jpg cls' 'train-{000000..000147}.tar'
 
   # Indexes for random access
   tarcheck --index --wids train.json train-*.tar
 
-  # The damaged shards alone
+  # List the damaged shards
   tarcheck --json train-*.tar | jq -r '.shards[] | select(.faults > 0) | .shard'";
 
 fn main() -> ExitCode {

@@ -48,14 +48,14 @@ use worker::Worker;
 
 /// Run a command on every sample
 ///
-/// Each sample is unpacked into a directory of its own, the command runs there, what is left is
-/// packed as the new sample, and the directory goes away. Fields are the files sample.EXT; beside
-/// them __key__ holds the key and __source__ the name of the stream. A command that changes
-/// __key__ changes the key; one that removes every field drops the sample. Files with other names
-/// are ignored and counted. TARPROC_KEY, TARPROC_SOURCE and TARPROC_INDEX are in the environment.
+/// Each sample is unpacked into a directory of its own, the command runs there, the remaining files
+/// are packed as the new sample, and the directory is removed. Fields are the files sample.EXT;
+/// __key__ holds the key and __source__ the name of the stream. If the command changes __key__, the
+/// key changes; if it removes every field, the sample is dropped. Files with other names are ignored
+/// and counted. TARPROC_KEY, TARPROC_SOURCE and TARPROC_INDEX are in the environment.
 ///
-/// Without -o nothing is packed: what the commands write to stdout is printed, whole for each sample
-/// and in order. With -o it goes to stderr.
+/// Without -o nothing is packed: the stdout of the commands is printed, unmixed and in the order of
+/// the samples. With -o it goes to stderr.
 ///
 /// A command that fails, hangs, leaves something running or leaves something behind that cannot be
 /// packed costs its sample, never the run: exit_status, signal, timeout, left_running,
@@ -65,27 +65,27 @@ use worker::Worker;
 #[derive(Parser)]
 #[command(name = "tarproc", version, after_long_help = EXAMPLES)]
 struct Args {
-    /// Run this line on every sample
+    /// Run this shell command on every sample
     #[arg(short, long, value_name = "COMMAND", conflicts_with_all = ["script", "worker"])]
     command: Option<String>,
 
-    /// Run this file on every sample
+    /// Run this script on every sample
     #[arg(short, long, value_name = "FILE", conflicts_with = "worker")]
     script: Option<String>,
 
-    /// What runs the line or the file, and its flags
+    /// Interpreter of the command or script, with its flags
     #[arg(long, value_name = "PROGRAM", default_value = "bash")]
     interpreter: String,
 
-    /// Pass field EXT through the command, stdin to stdout, as field EXT or NEW; no directory is made
+    /// Filter field EXT through the command, stdin to stdout, into EXT or NEW; no directory is made
     #[arg(long, value_name = "EXT[:NEW]", conflicts_with_all = ["worker", "batch", "multi", "subdirs", "fast_shell"])]
     each: Option<Fields>,
 
-    /// Run N processes that read samples and write answers for as long as there are any
+    /// Run -p persistent processes of COMMAND that read samples and write results
     ///
     /// For programs that are slow to start. They read a tar stream in which an empty member __end__
-    /// follows each sample, and answer in kind; tarworker.py does it for Python. A worker that
-    /// dies costs the sample it worked on and is started again.
+    /// follows each sample, and write one in return; tarworker.py does this for Python. If a worker
+    /// dies, the sample it worked on fails and the worker is restarted.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["batch", "multi", "subdirs", "fast_shell"])]
     worker: Option<String>,
 
@@ -99,7 +99,7 @@ struct Args {
     #[arg(long)]
     fast_shell: bool,
 
-    /// Run N commands at a time; 0 is one for each core
+    /// Run N commands at a time (0: one per core)
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     parallel: usize,
 
@@ -107,7 +107,7 @@ struct Args {
     #[arg(short = 'e', long, value_name = "WHAT", default_value = "skip")]
     on_error: OnError,
 
-    /// Try a sample again up to N times
+    /// Retry a failed sample up to N times
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
 
@@ -118,11 +118,11 @@ struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// Exit with status 3 when more than N samples fail, or P% of them; without it, when all do
+    /// Exit with status 3 if more than N samples (or P%) fail [default: if all fail]
     #[arg(long, value_name = "N|P%")]
     max_failures: Option<MaxFailures>,
 
-    /// Write failed samples there, as they came, with the log of the command in tarproc.log
+    /// Write failed samples to FILE, unchanged, with the command's log in tarproc.log
     #[arg(long, value_name = "FILE")]
     failed: Option<String>,
 
@@ -134,19 +134,19 @@ struct Args {
     #[arg(long, value_name = "LO:HI[:STEP]")]
     slice: Option<Slice>,
 
-    /// Unpack only these fields; the others do not come back
+    /// Unpack only these fields, and drop the others
     #[arg(short, long, value_name = "FIELDS")]
     fields: Option<String>,
 
-    /// Add what the command said to the sample, as field EXT
+    /// Add the command's output to the sample, as field EXT
     #[arg(long, value_name = "EXT", requires = "output")]
     add_log: Option<String>,
 
-    /// Print what the commands write to stdout even with -o
+    /// Print the commands' stdout even with -o
     #[arg(short = 'O', long, requires = "output")]
     command_output: bool,
 
-    /// What the names of a sample's files start with
+    /// Base name of a sample's files
     #[arg(short, long, value_name = "NAME", default_value = "sample")]
     base: String,
 
@@ -158,7 +158,7 @@ struct Args {
     #[arg(short = 'S', long, requires = "output")]
     subdirs: bool,
 
-    /// Leave the directories there, and say where
+    /// Keep the directories, and print where they are
     #[arg(long)]
     keep_dirs: bool,
 
@@ -168,11 +168,11 @@ struct Args {
     #[arg(long, value_name = "DIR")]
     tmpdir: Option<PathBuf>,
 
-    /// Write samples as they are done, not in their order
+    /// Write samples as they are done, not in input order
     #[arg(long)]
     unordered: bool,
 
-    /// What the sources hold
+    /// Kind of the sources
     #[arg(long, value_name = "MODE", default_value = "tar")]
     mode: Mode,
 
@@ -191,16 +191,16 @@ struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  # What does the command see?
+  # See what the command sees
   tarproc -c ls --count 3 train-0000.tar
 
   # Pictures in another format, on all cores
   tarproc -p 0 -c 'convert sample.jpg sample.ppm; rm sample.jpg' train-0000.tar -o out.tar
 
-  # A field through a filter
+  # Filter one field
   tarproc --each json -c 'jq -c .caption' in.tar -o out.tar
 
-  # A Python program that stays
+  # A persistent Python program
   tarproc -p 4 --worker 'python3 embed.py' --timeout 60 --failed failed.tar in.tar -o out.tar";
 
 fn main() -> ExitCode {

@@ -15,14 +15,14 @@ use crate::size::{Mode, Size};
 /// Resize the images of a stream of samples and encode them again
 ///
 /// Decodes, orients, resizes and encodes every image field of every sample, in order, on all cores.
-/// Images are known by their content (jpeg, png, webp, gif, bmp, tiff, ppm and pgm are read); other
-/// fields pass untouched. A sample with an image that cannot be processed is left out and counted.
-/// The sample's json field gets width, height, original_width, original_height and format; a
-/// second image of a sample has them under its field.
+/// Image formats are detected from the content (jpeg, png, webp, gif, bmp, tiff, ppm and pgm are
+/// read); other fields pass unchanged. A sample with an image that cannot be processed is left out
+/// and counted. The sample's json field gets width, height, original_width, original_height and
+/// format; a second image of a sample has them under its field name.
 ///
-/// Sizes are those of img2dataset: the deciding side (the smaller for keep_ratio and center_crop,
-/// the larger for border and keep_ratio_largest) becomes the size, the other follows, rounded to
-/// the nearest, halves to even.
+/// Sizes follow img2dataset: the deciding side (the smaller for keep_ratio and center_crop, the
+/// larger for border and keep_ratio_largest) becomes the size, and the other follows, rounded to the
+/// nearest integer, halves to even.
 ///
 /// Codes of what is left out: decode, truncated, too_small, too_large_area, aspect, animated,
 /// unsupported, bomb (more than 179 million pixels or 5,000 frames), memory (more than --memory),
@@ -34,40 +34,40 @@ pub struct Args {
     #[arg(short, long, value_name = "N|WxH", value_parser = parse_size)]
     size: Option<Size>,
 
-    /// How the size is met
+    /// How to reach the size
     #[arg(short, long, value_name = "MODE", default_value = "keep_ratio")]
     mode: Mode,
 
-    /// Leave images alone that are not larger than the size
+    /// Do not enlarge: leave smaller images at their size
     #[arg(long)]
     only_if_bigger: bool,
 
-    /// Filter for images that grow
+    /// Filter for enlarging
     #[arg(long, value_name = "FILTER", default_value = "lanczos")]
     up: Filter,
 
-    /// Filter for images that shrink
+    /// Filter for shrinking
     #[arg(long, value_name = "FILTER", default_value = "area")]
     down: Filter,
 
     /// Format to write: jpg, png, webp, or keep
     ///
     /// keep writes gif, bmp, tiff and the like as png. The field gets the extension of the format;
-    /// where the sample has such a field already, png becomes png.jpg.
+    /// if the sample already has that field, png becomes png.jpg.
     #[arg(long, value_name = "FORMAT", default_value = "jpg")]
     format: Wanted,
 
     /// Quality: 0 to 100 for jpg and webp [default: 95], 0 to 9 for the effort of png [default: 3]
     ///
-    /// With --format keep it is that of jpg and webp.
+    /// With --format keep it applies to jpg and webp.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=100))]
     quality: Option<u8>,
 
-    /// Keep the bytes of images that need no change, once they have been decoded whole
+    /// Keep the bytes of images that need no change, after decoding them as a check
     #[arg(long)]
     skip_reencode: bool,
 
-    /// Colour resolution of jpg [default: 420]
+    /// Chroma subsampling of jpg [default: 420]
     #[arg(long, value_name = "KIND")]
     subsampling: Option<Subsampling>,
 
@@ -77,26 +77,26 @@ pub struct Args {
 
     /// Write no EXIF and no ICC profile
     ///
-    /// Without it EXIF is kept, its orientation set right.
+    /// By default EXIF is kept, with its orientation corrected.
     #[arg(long)]
     strip: bool,
 
-    /// Leave out images with a side shorter than N
+    /// Skip images with a side shorter than N
     #[arg(long, value_name = "N")]
     min_side: Option<u32>,
 
-    /// Leave out images of more than N pixels, before they are decoded
+    /// Skip images of more than N pixels, before decoding
     #[arg(long, value_name = "N")]
     max_area: Option<u64>,
 
-    /// Leave out images whose long side is more than X times the short one
+    /// Skip images whose long side is more than X times the short one
     #[arg(long, value_name = "X")]
     max_aspect: Option<f64>,
 
     /// Blur the boxes listed under KEY in the sample's json
     ///
-    /// A list of [x0, y0, x1, y1] in 0 to 1 of the image as it is seen. A sample without the key,
-    /// or with anything else under it, fails as boxes.
+    /// A list of [x0, y0, x1, y1], each from 0 to 1, relative to the image as displayed. A sample
+    /// without the key, or with any other value, fails as boxes.
     #[arg(long, value_name = "KEY")]
     blur: Option<String>,
 
@@ -108,23 +108,23 @@ pub struct Args {
     #[arg(long, value_name = "WHAT", default_value = "srgb")]
     icc: Icc,
 
-    /// Lay transparent images over a colour: white, black, gray or #rrggbb
+    /// Flatten transparent images onto a colour: white, black, gray or #rrggbb
     ///
-    /// jpg cannot be transparent and gets white without it; png and webp stay transparent.
+    /// By default jpg, which has no transparency, gets white; png and webp stay transparent.
     #[arg(long, value_name = "COLOR", value_parser = parse_color)]
     background: Option<[u8; 3]>,
 
-    /// Keep grayscale images, or give them three channels
+    /// Keep grayscale images, or convert them to RGB
     #[arg(long, value_name = "COLOR", default_value = "keep")]
     color: Channels,
 
-    /// Take the first frame of an animated image, or reject it
+    /// Take the first frame of an animated image, or reject the image
     #[arg(long, value_name = "WHAT", default_value = "first")]
     animated: Animated,
 
-    /// Keep what can be decoded of images that end early
+    /// Keep the decodable part of truncated images
     ///
-    /// A WebP that ends early cannot be decoded at all.
+    /// A truncated WebP cannot be decoded at all.
     #[arg(long)]
     allow_truncated: bool,
 
@@ -136,19 +136,19 @@ pub struct Args {
     #[arg(long)]
     exif: bool,
 
-    /// What to do with a sample whose image fails: skip it, keep it as it was, pass its json alone, or abort the run
+    /// What to do with a sample whose image fails: skip it, keep it unchanged, pass only its json, or abort the run
     ///
-    /// pass is for a tool at the end of the pipe that writes down what became of every sample: the
-    /// json gets status failed, tool, code and error_message. A sample that fetch --pass-failed has
-    /// marked so goes by untouched.
+    /// pass is for a tool at the end of the pipe that records every sample, such as tardataset: the
+    /// json gets status failed, tool, code and error_message. Samples that fetch --pass-failed has
+    /// marked as failed pass unchanged.
     #[arg(long, value_name = "WHAT", default_value = "skip")]
     pub on_error: OnError,
 
-    /// Exit with status 3 when more than N samples fail, or P% of them; without it, when all do
+    /// Exit with status 3 if more than N samples (or P%) fail [default: if all fail]
     #[arg(long, value_name = "N|P%")]
     pub max_failures: Option<MaxFailures>,
 
-    /// Report every image to FILE: .jsonl, .csv or .parquet, by its suffix
+    /// Write a report with one row per image to FILE (.jsonl, .csv or .parquet)
     #[arg(long, value_name = "FILE")]
     pub report: Option<String>,
 
@@ -167,13 +167,13 @@ pub struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  # The smaller side to 256, as training sets have it
+  # The smaller side to 256, as in many training sets
   tarresize -s 256 --quality 95 raw.tar -o small.tar
 
-  # Shrink only what is too large; leave the bytes of all else alone
+  # Shrink only images that are too large; keep the bytes of all others
   tarresize -s 1024 -m keep_ratio_largest --only-if-bigger --skip-reencode --format keep raw.tar -o capped.tar
 
-  # Squares without faces, and what became of every image
+  # Squares with blurred faces, and a report
   tarresize -s 384 -m center_crop --blur face_boxes --report squares.csv raw.tar -o squares.tar";
 
 /// The format that was asked for.

@@ -11,18 +11,17 @@ use crate::columns::{Column, Columns};
 use crate::preview::Protocol;
 use crate::rows::Format;
 
-/// Look at samples: as text, as a table, as files, as pictures, as a page
+/// Show samples as text, tables, files, pictures or an HTML page
 ///
-/// Without a flag that says otherwise, each sample is a block: its key, and a line for each field
-/// with its size and what it holds. Text is shown, JSON is made compact, images and (where
-/// ffprobe is there) audio and video are described.
+/// By default each sample is a block: its key, and one line per field with its size and content.
+/// Text is shown, JSON is compacted, and images and (if ffprobe is installed) audio and video are
+/// described.
 ///
-/// Control characters in keys and fields are escaped before they reach a terminal, in JSON and
-/// YAML always.
+/// Control characters in keys and fields are escaped on a terminal, and always in JSON and YAML.
 #[derive(Parser)]
 #[command(name = "tarshow", version, after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Print one line a sample: its size, its key, its fields and their sizes
+    /// Print one line per sample: its size, its key, its fields and their sizes
     #[arg(short, long, group = "view")]
     pub list: bool,
 
@@ -34,13 +33,13 @@ pub struct Args {
     #[arg(long, group = "view")]
     pub count: bool,
 
-    /// Print JSON lines, an object a sample
+    /// Print JSON lines, one object per sample
     ///
-    /// Fields that are neither text nor JSON are described; those named by -f come as base64.
+    /// Fields that are neither text nor JSON are described; with -f they are base64.
     #[arg(long, group = "view")]
     pub json: bool,
 
-    /// Print YAML, an item of a list a sample
+    /// Print a YAML list, one item per sample
     #[arg(long, group = "view")]
     pub yaml: bool,
 
@@ -65,9 +64,9 @@ pub struct Args {
 
     /// Write the fields as files into DIR
     ///
-    /// A file appears under its name only when it is whole. Links below DIR are not followed. A
-    /// sample fails as exists when one of its files is there already, as in_the_way when a folder
-    /// cannot be made for it.
+    /// A file appears under its name only when it is complete. Links below DIR are not followed. A
+    /// sample fails as exists if one of its files already exists, as in_the_way if its folder cannot
+    /// be made.
     #[arg(long, value_name = "DIR", group = "view")]
     pub extract: Option<String>,
 
@@ -77,50 +76,50 @@ pub struct Args {
 
     /// Show thumbnails in the terminal
     ///
-    /// By the graphics protocol that the terminal understands: kitty, iterm or sixel; elsewhere
-    /// as coloured half blocks. =HOW chooses one of kitty, iterm, sixel, blocks.
+    /// Uses the graphics protocol of the terminal (kitty, iterm or sixel), else coloured half blocks.
+    /// =HOW selects kitty, iterm, sixel or blocks.
     #[arg(long, value_name = "HOW", groups = ["view", "pictures"], num_args = 0..=1, require_equals = true,
           default_missing_value = "auto")]
     pub preview: Option<Protocol>,
 
-    /// Write a page about all samples to FILE: counts, fields, histograms, a gallery
+    /// Write an HTML page about all samples to FILE: counts, fields, histograms, a gallery
     ///
-    /// The page holds all that it shows and asks for nothing from any network.
+    /// The page is self-contained: it loads nothing from a network.
     #[arg(long, value_name = "FILE", groups = ["view", "pictures"], value_parser = cli::output_name)]
     pub html: Option<String>,
 
-    /// Choose fields, and values inside JSON fields: 'cls json.url json.size.0'
+    /// Select fields, and values inside JSON fields: 'cls json.url json.size.0'
     ///
-    /// A list separated by spaces. NEW=OLD;OLDER names the first that exists. __key__ is the first
-    /// column of a table unless it is named; __source__ is the stream.
+    /// A list separated by blanks. NEW=OLD;OLDER takes the first that exists. __key__ is the first
+    /// column of a table unless it is listed; __source__ is the stream.
     #[arg(short, long, value_name = "FIELDS", conflicts_with_all = ["keys", "count", "first", "pictures"])]
     pub fields: Option<Columns>,
 
-    /// Take the samples for which a CEL expression holds
+    /// Show only the samples for which a CEL expression holds
     ///
-    /// Its variables are key, fields (the list of fields) and each field by name: json fields as
-    /// values, others as text; sample["c.jpg"] for names that are no words. key.glob('a/*') and
-    /// key.matches('regex') look at the key.
+    /// The variables are key, fields (the list of fields) and each field by name: json fields as
+    /// values, others as text; sample["c.jpg"] for names that are not identifiers. key.glob('a/*')
+    /// and key.matches('regex') test the key.
     #[arg(long, value_name = "EXPR")]
     pub select: Option<Select>,
 
-    /// Take these of the selected samples, counted from 0
+    /// Show only these of the selected samples, counted from 0
     #[arg(long, value_name = "LO:HI[:STEP]")]
     pub slice: Option<Slice>,
 
-    /// Replace files that are there
+    /// Replace existing files
     #[arg(long, requires = "extract")]
     pub force: bool,
 
-    /// Show N samples: 60 on a sheet, 100 in a page, all in a terminal
+    /// Show N samples [default: 60 on a sheet, 100 in a page, all in a terminal]
     #[arg(short, long, value_name = "N", requires = "pictures")]
     pub number: Option<usize>,
 
-    /// Choose the N samples of a sheet or preview at random, not the first (a page always does)
+    /// Choose the N samples of a sheet or preview at random instead of the first (a page always does)
     #[arg(long, requires = "number")]
     pub random: bool,
 
-    /// Repeat the same random choice with the same number
+    /// Seed of the random choice: the same number gives the same choice
     #[arg(long, value_name = "S", default_value_t = 0, requires = "pictures")]
     pub seed: u64,
 
@@ -139,7 +138,7 @@ pub struct Args {
     #[arg(long, value_name = "FIELD", requires = "pictures")]
     pub image: Option<Column>,
 
-    /// Write this field or JSON value under a picture
+    /// Show this field or JSON value as the caption of a picture
     #[arg(
         long,
         value_name = "FIELD",
@@ -148,13 +147,13 @@ pub struct Args {
     )]
     pub caption: Column,
 
-    /// Show the failure codes and speeds of a report of fetch or tarresize in the page
+    /// Include the failure codes and speeds of a report by fetch or tarresize in the page
     #[arg(long, value_name = "FILE", requires = "html")]
     pub report: Vec<String>,
 
-    /// Write what goes to stdout to NAME
+    /// Write to NAME instead of stdout
     ///
-    /// A file appears under its name only when it is whole. The suffix chooses the compression.
+    /// A file appears under its name only when it is complete. The suffix selects the compression.
     #[arg(short, long, value_name = "NAME", default_value = "-", conflicts_with_all = ["parquet", "extract", "sheet", "html"], value_parser = cli::output_name)]
     pub output: String,
 
@@ -169,17 +168,17 @@ pub struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  # What is in there
+  # Look into a shard
   tarshow train-000.tar | less
   tarshow --count 'train-{000..147}.tar'
 
-  # A table of what the JSON says
+  # A table of JSON values
   tarshow --csv -f 'cls json.url json.width' train-000.tar > train.csv
 
-  # A page about a dataset, with what failed on the way
+  # A page about a dataset, including fetch's failures
   tarshow --html report.html --report fetch.parquet 'train-{000..147}.tar'
 
-  # Forty of its pictures, chosen at random
+  # Forty random pictures
   tarshow --sheet sheet.jpg -n 40 --random train-000.tar
 
   # The first large picture, as a file

@@ -14,18 +14,18 @@ use super::job::Wanted;
 use super::outputs::{Geometry, Pictures, Sound, Video};
 use super::time;
 
-/// Clip, scale, re-time, probe and take apart the video and sound of samples with ffmpeg
+/// Clip, scale, re-time, probe and split the video and audio of samples with ffmpeg
 ///
-/// Takes the first video or sound of every sample (by the extension of its field), does all that is asked
-/// in one run of ffmpeg, in memory, and puts the results into the sample: the new video in the place
-/// of the old one, sound as KEY.mp3, images as KEY.00000.jpg, KEY.00001.jpg …, facts in KEY.json. Other fields
-/// pass untouched. Geometry acts in the order scale, crop, pad, and holds for images too.
+/// Takes the first video or audio of every sample (by the extension of its field), does everything in one
+/// run of ffmpeg, in memory, and adds the results to the sample: the new video replaces the old one, audio
+/// is KEY.mp3, images are KEY.00000.jpg, KEY.00001.jpg …, metadata is in KEY.json. Other fields pass
+/// unchanged. Geometry applies in the order scale, crop, pad, to images too.
 ///
 /// With --clip or --max-length a sample becomes samples KEY_00000, KEY_00001 …, each with all fields of the
-/// old one and its place under clip in the json.
+/// original and its span under clip in the json.
 ///
-/// ffmpeg 5.1 or newer and ffprobe must be on the PATH. They see the one file, no playlists and no
-/// network. The bytes that come out are the same for any -p, and for the same --threads and ffmpeg.
+/// ffmpeg 5.1 or newer and ffprobe must be on the PATH. They can read only the one file: no playlists, no
+/// network. The output is the same for any -p, given the same --threads and ffmpeg.
 ///
 /// Codes of what is left out: no_media, no_video, decode, truncated, unsupported, timeout, memory, too_large,
 /// too_short, bad_clip, no_clip, bad_json, crashed, disk_full, system. A machine that has no processes,
@@ -41,14 +41,14 @@ pub struct Args {
     #[arg(long, value_name = "FIELD|json.PATH")]
     clip: Option<Source>,
 
-    /// How exact clips are
+    /// Precision of the cuts
     ///
-    /// copy and keyframe encode nothing anew: copy begins at the keyframe before the span, keyframe begins and
-    /// ends at the keyframes within it. exact encodes anew and is right to the frame.
+    /// copy and keyframe do not re-encode: copy starts at the keyframe before the span, keyframe starts and
+    /// ends at the keyframes within it. exact re-encodes and is accurate to the frame.
     #[arg(long, value_name = "copy|keyframe|exact", default_value = "exact")]
     precision: Precision,
 
-    /// Leave out clips shorter than TIME
+    /// Skip clips shorter than TIME
     #[arg(long, value_name = "TIME", value_parser = time::length)]
     min_length: Option<f64>,
 
@@ -62,19 +62,19 @@ pub struct Args {
     #[arg(long, value_name = "N|Wx|xH")]
     scale: Option<Scale>,
 
-    /// Cut the middle out; what is smaller stays
+    /// Crop to the centre; smaller videos stay as they are
     #[arg(long, value_name = "N|WxH")]
     crop: Option<Size>,
 
-    /// Add black around; what is larger stays
+    /// Pad with black; larger videos stay as they are
     #[arg(long, value_name = "N|WxH")]
     pad: Option<Size>,
 
-    /// Give the video N frames a second, such as 10 or 30000/1001
+    /// Change the frame rate to N per second, such as 10 or 30000/1001
     #[arg(long, value_name = "N")]
     fps: Option<Rate>,
 
-    /// Encode video so [default: h264 where it has to be encoded]
+    /// Video codec [default: h264, if the video has to be encoded]
     ///
     /// vp9 goes into webm with Opus, the others into mp4 with AAC.
     #[arg(long, value_name = "h264|hevc|vp9|av1")]
@@ -88,50 +88,50 @@ pub struct Args {
     #[arg(long, value_name = "NAME", value_parser = preset)]
     preset: Option<String>,
 
-    /// Leave the video itself out: images, sound and facts are all that is wanted
+    /// Drop the video itself; keep images, audio and metadata
     #[arg(long)]
     no_video: bool,
 
-    /// Write frames as images: all (fps), N a second, the keyframes or the first
+    /// Write frames as images: all (fps), N per second, the keyframes or the first
     #[arg(long, value_name = "fps|N|keyframe|first")]
     frames: Option<Frames>,
 
-    /// Write an image that stands for the video, as KEY.thumbnail.jpg
+    /// Write a representative image, as KEY.thumbnail.jpg
     ///
-    /// The most typical of one frame a second within the first 100 s.
+    /// It is the most typical of one frame per second within the first 100 s.
     #[arg(long)]
     thumbnail: bool,
 
-    /// Write images so
+    /// Image format
     #[arg(long, value_name = "jpg|png", default_value = "jpg")]
     image: Image,
 
-    /// Write the sound as a field of its own; a video without sound stays without
+    /// Write the audio as a field of its own, if there is any
     #[arg(long, value_name = "mp3|flac|wav|m4a")]
     audio: Option<Audio>,
 
-    /// Samples of sound a second, such as 16000 [default: as they are]
+    /// Audio sample rate, such as 16000 [default: unchanged]
     #[arg(long, value_name = "HZ", requires = "audio", value_parser = clap::value_parser!(u32).range(4000..=192_000))]
     rate: Option<u32>,
 
-    /// Channels of sound [default: as they are]
+    /// Audio channels [default: unchanged]
     #[arg(long, value_name = "N", requires = "audio", value_parser = clap::value_parser!(u8).range(1..=8))]
     channels: Option<u8>,
 
-    /// Write what ffprobe says of the media as it came in into the json, under probe
+    /// Write ffprobe's output for the input into the json, under probe
     #[arg(long)]
     probe: bool,
 
-    /// Write the scenes into the json, under cuts: spans between changes of more than X of 1 [X: 0.3]
+    /// Write the scenes into the json, under cuts: spans between changes of more than X (0 to 1) [X: 0.3]
     #[arg(long, value_name = "X", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "0.3", value_parser = share)]
     cuts: Option<f64>,
 
-    /// With --cuts: pass over a change that comes less than N frames after the one before [default: none]
+    /// With --cuts: ignore a change less than N frames after the previous one [default: 0]
     #[arg(long, value_name = "N", requires = "cuts")]
     min_scene: Option<u32>,
 
-    /// Keep what can be decoded of media that ends early, or of which more than 2 % cannot be decoded
+    /// Keep the decodable part of truncated media, and of media with more than 2 % damage
     #[arg(long)]
     allow_damaged: bool,
 
@@ -147,7 +147,7 @@ pub struct Args {
     #[arg(long, value_name = "fail|pass", default_value = "fail")]
     no_media: NoMedia,
 
-    /// Give each ffmpeg N threads; -p runs so many ffmpegs
+    /// Use N threads per ffmpeg; -p is the number of ffmpegs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
 
@@ -155,23 +155,23 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     timeout: Duration,
 
-    /// What to do with a sample or a clip that fails: skip it, or pass its json alone
+    /// What to do with a failed sample or clip: skip it, or pass only its json
     ///
-    /// pass is for a tool at the end of the pipe that writes down what became of every sample: the json gets
-    /// status failed, tool, code and error_message. A sample that fetch --pass-failed has marked so goes by
-    /// untouched.
+    /// pass is for a tool at the end of the pipe that records every sample, such as tardataset: the json gets
+    /// status failed, tool, code and error_message. Samples that fetch --pass-failed has marked as failed pass
+    /// unchanged.
     #[arg(long, value_name = "skip|pass", default_value = "skip")]
     on_error: OnError,
 
-    /// Exit with status 3 when more than N samples fail, or P% of them; without it, when all do
+    /// Exit with status 3 if more than N samples (or P%) fail [default: if all fail]
     #[arg(long, value_name = "N|P%")]
     pub max_failures: Option<MaxFailures>,
 
-    /// Report every sample to FILE: .jsonl, .csv or .parquet, by its suffix
+    /// Write a report with one row per sample to FILE (.jsonl, .csv or .parquet)
     #[arg(long, value_name = "FILE")]
     pub report: Option<String>,
 
-    /// Let ffmpeg write to DIR; otherwise to a tmpfs with room, or to TMPDIR
+    /// Let ffmpeg write to DIR [default: a tmpfs with room, else TMPDIR]
     #[arg(long, value_name = "DIR")]
     pub tmpdir: Option<PathBuf>,
 
@@ -190,17 +190,17 @@ pub struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  # Small, at ten frames a second, with sound for a speech model and what ffprobe says
+  # Small, at ten frames per second, with audio for a speech model and ffprobe's output
   tarvideo --scale 360 --fps 10 --audio flac --rate 16000 --channels 1 --probe raw.tar -o small.tar
 
-  # Clips of 2 to 10 seconds at the spans that the json lists, right to the frame
+  # Clips of 2 to 10 seconds at the spans listed in the json, accurate to the frame
   tarvideo --clip json.segments --min-length 2 --max-length 10 raw.tar -o clips.tar
 
   # A clip for each subtitle, and one for each scene
   tarvideo --clip vtt raw.tar -o said.tar
   tarvideo --cuts --clip json.cuts --precision keyframe raw.tar -o scenes.tar
 
-  # Two square pictures a second, and no video
+  # Two square pictures per second, and no video
   tarvideo --scale 256 --crop 256 --frames 2 --no-video raw.tar -o pictures.tar";
 
 impl Args {
