@@ -1,153 +1,151 @@
-//! What became of the items of a run: counts by reason code, and the line that sums them up.
+//! The report of a run: one line for every item, the good and the failed. Every tool begins it with
+//! a key and uses the same words, so that the reports of a pipeline can be joined.
 
-use std::collections::BTreeMap;
-use std::str::FromStr;
+use std::io::Write;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use anyhow::{Result, bail};
+use arrow_array::builder::{Int64Builder, StringBuilder};
+use arrow_array::{ArrayRef, RecordBatch};
+use serde_json::Value;
 
-type Codes = BTreeMap<&'static str, u64>;
+use crate::cli::Usage;
+use crate::sink::{Options, Sink};
+use crate::table::parquet::Groups;
 
-/// Counts of what was done and what was left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    noun: Option<&'static str>,
-    done: u64,
-    dropped: Codes,
-    failed: Codes,
+/// A column: its name, and what it holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Column {
+    /// Text, or nothing.
+    Text(&'static str),
+    /// A whole number, or nothing: signed in parquet, where Spark knows no other.
+    Number(&'static str),
 }
 
-impl Tally {
-    /// Counts of something else than samples.
-    pub fn of(noun: &'static str) -> Self {
-        Tally { noun: Some(noun), ..Tally::default() }
-    }
-
-    /// One more sample went through.
-    pub fn done(&mut self) {
-        self.done += 1;
-    }
-
-    /// Something that was never part of a sample was passed over.
-    pub fn drop(&mut self, code: &'static str) {
-        *self.dropped.entry(code).or_default() += 1;
-    }
-
-    /// An item that should have gone through was left out.
-    pub fn fail(&mut self, code: &'static str) {
-        *self.failed.entry(code).or_default() += 1;
-    }
-
-    /// Adds the counts of another part of the run.
-    pub fn merge(&mut self, other: &Tally) {
-        self.done += other.done;
-        for (codes, others) in [(&mut self.dropped, &other.dropped), (&mut self.failed, &other.failed)] {
-            for (code, n) in others {
-                *codes.entry(code).or_default() += n;
-            }
-        }
-    }
-
-    /// How many samples went through.
-    pub fn count_done(&self) -> u64 {
-        self.done
-    }
-
-    /// How many items failed.
-    pub fn count_failed(&self) -> u64 {
-        self.failed.values().sum()
-    }
-
-    /// How many members were no part of a sample.
-    pub fn count_dropped(&self) -> u64 {
-        self.dropped.values().sum()
-    }
-
-    /// Whether anything was left out.
-    pub fn is_clean(&self) -> bool {
-        self.dropped.is_empty() && self.failed.is_empty()
-    }
-
-    /// `12 samples; failed 2 (1 cut, 1 decode); dropped 1 (directory)`
-    pub fn summary(&self) -> String {
-        let mut line = counted(self.done, self.noun.unwrap_or("sample"));
-        for (verb, codes) in [("failed", &self.failed), ("dropped", &self.dropped)] {
-            if !codes.is_empty() {
-                let total: u64 = codes.values().sum();
-                let each: Vec<String> = codes.iter().map(|(code, n)| format!("{n} {code}")).collect();
-                line += &format!("; {verb} {total} ({})", each.join(", "));
-            }
-        }
-        line
-    }
-}
-
-/// How many failures a run bears: `N` or `P%` of all items.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub enum MaxFailures {
-    /// So many.
-    Count(u64),
-    /// So many in a hundred.
-    Percent(f64),
-}
-
-impl MaxFailures {
-    /// Whether the run failed more than it may; without a limit that is: all of it did.
-    pub fn exceeded(limit: Option<Self>, tally: &Tally) -> bool {
-        let (done, failed) = (tally.count_done(), tally.count_failed());
-        match limit {
-            None => failed > 0 && done == 0,
-            Some(MaxFailures::Count(most)) => failed > most,
-            Some(MaxFailures::Percent(most)) => failed as f64 * 100.0 > most * (done + failed) as f64,
+impl Column {
+    fn name(self) -> &'static str {
+        match self {
+            Column::Text(name) | Column::Number(name) => name,
         }
     }
 }
 
-impl FromStr for MaxFailures {
-    type Err = String;
+/// The formats of reports.
+const FORMATS: [&str; 3] = [".jsonl", ".csv", ".parquet"];
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parsed = match text.strip_suffix('%') {
-            Some(percent) => percent.parse().ok().filter(|p| (0.0..=100.0).contains(p)).map(MaxFailures::Percent),
-            None => text.parse().ok().map(MaxFailures::Count),
+/// Rows of a parquet row group: what is held in memory.
+const ROW_GROUP: usize = 16_384;
+
+/// A report on its way. It appears under its name only after [`Ledger::finish`].
+pub struct Ledger {
+    columns: &'static [Column],
+    kind: Kind,
+}
+
+enum Kind {
+    Jsonl(Sink, Vec<u8>),
+    Csv(Box<csv::Writer<Sink>>),
+    Parquet(Box<Groups<Sink>>, Vec<Vec<Value>>),
+}
+
+impl Ledger {
+    /// The suffix of a report's name, with its dots: the format, then the compression if there is one. Any other
+    /// suffix is a usage error.
+    pub fn suffix(name: &str) -> Result<&str> {
+        let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
+        match FORMATS.iter().find(|format| plain.ends_with(*format)) {
+            Some(format) => Ok(&name[plain.len() - format.len()..]),
+            None => bail!(Usage(format!("{name}: a report ends in .jsonl, .csv or .parquet"))),
+        }
+    }
+
+    /// Creates a report; the suffix chooses its format.
+    pub fn create(name: &str, columns: &'static [Column]) -> Result<Self> {
+        let suffix = Ledger::suffix(name)?;
+        let sink = Sink::create(name, Options::default())?;
+        let kind = match suffix {
+            _ if suffix.starts_with(".jsonl") => Kind::Jsonl(sink, Vec::new()),
+            _ if suffix.starts_with(".csv") => Kind::Csv(Box::new(csv_writer(sink, columns)?)),
+            _ => Kind::Parquet(Box::new(Groups::begin(sink, batch(columns, &[])?.schema())?), Vec::new()),
         };
-        parsed.ok_or_else(|| "not a number or a percentage (write 100 or 5%)".to_owned())
+        Ok(Ledger { columns, kind })
+    }
+
+    /// Adds a line: a value for each column.
+    pub fn add(&mut self, row: Vec<Value>) -> Result<()> {
+        debug_assert_eq!(row.len(), self.columns.len(), "a value for each column");
+        match &mut self.kind {
+            Kind::Jsonl(sink, buf) => {
+                let names = self.columns.iter().map(|column| column.name().to_owned());
+                serde_json::to_writer(&mut *buf, &names.zip(row).collect::<Value>())?;
+                buf.push(b'\n');
+                if buf.len() >= 64 << 10 {
+                    sink.write_all(buf)?;
+                    buf.clear();
+                }
+            }
+            Kind::Csv(writer) => writer.write_record(row.iter().map(cell))?,
+            Kind::Parquet(groups, rows) => {
+                rows.push(row);
+                if rows.len() >= ROW_GROUP {
+                    groups.write(&batch(self.columns, rows)?)?;
+                    groups.end_group()?;
+                    rows.clear();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the report appear under its name.
+    pub fn finish(self) -> Result<()> {
+        let sink = match self.kind {
+            Kind::Jsonl(mut sink, buf) => {
+                sink.write_all(&buf)?;
+                sink
+            }
+            Kind::Csv(writer) => writer.into_inner().map_err(|err| err.into_error())?,
+            Kind::Parquet(mut groups, rows) => {
+                groups.write(&batch(self.columns, &rows)?)?;
+                groups.finish()?
+            }
+        };
+        sink.finish()?;
+        Ok(())
     }
 }
 
-/// `1 sample`, `2 samples`.
-pub fn counted(n: u64, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+fn csv_writer(sink: Sink, columns: &[Column]) -> Result<csv::Writer<Sink>> {
+    let mut writer = csv::Writer::from_writer(sink);
+    writer.write_record(columns.iter().map(|column| column.name()))?;
+    Ok(writer)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_are_counts_or_shares() {
-        let mut tally = Tally::default();
-        tally.fail("decode");
-        assert!(MaxFailures::exceeded(None, &tally));
-        tally.done();
-        assert!(!MaxFailures::exceeded(None, &tally));
-        assert!(MaxFailures::exceeded(Some("0".parse().unwrap()), &tally));
-        assert!(!MaxFailures::exceeded(Some("50%".parse().unwrap()), &tally));
-        assert!(MaxFailures::exceeded(Some("49.9%".parse().unwrap()), &tally));
-        assert!("101%".parse::<MaxFailures>().is_err());
+/// A value as CSV has it: nothing is an empty cell.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
+}
 
-    #[test]
-    fn the_summary_names_every_code() {
-        let mut tally = Tally::default();
-        tally.done();
-        assert_eq!(tally.summary(), "1 sample");
-        tally.fail("decode");
-        tally.fail("decode");
-        tally.drop("link");
-        let mut more = Tally::default();
-        more.drop("link");
-        more.fail("cut");
-        tally.merge(&more);
-        assert_eq!(tally.summary(), "1 sample; failed 3 (1 cut, 2 decode); dropped 2 (2 link)");
-    }
+fn batch(columns: &[Column], rows: &[Vec<Value>]) -> Result<RecordBatch> {
+    let arrays = columns.iter().enumerate().map(|(at, column)| {
+        let values = rows.iter().map(|row| &row[at]);
+        let array: ArrayRef = match column {
+            Column::Text(_) => {
+                let mut builder = StringBuilder::new();
+                values.for_each(|value| builder.append_option(value.as_str()));
+                Arc::new(builder.finish())
+            }
+            Column::Number(_) => {
+                let mut builder = Int64Builder::new();
+                values.for_each(|value| builder.append_option(value.as_i64()));
+                Arc::new(builder.finish())
+            }
+        };
+        (column.name(), array, true)
+    });
+    Ok(RecordBatch::try_from_iter_with_nullable(arrays)?)
 }

@@ -8,7 +8,7 @@ use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
 use tarpipe::archive::{Kind, Reader, padding};
-use tarpipe::name;
+use tarpipe::sample::member_name;
 
 const TYPES: &[u8] = b"xgLK0SX5172\0";
 
@@ -49,7 +49,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut reader = Reader::new(Box::new(Cursor::new(archive.clone())), false);
     while let Ok(Some(entry)) = reader.next_entry() {
         assert!(entry.offset <= archive.len() as u64 && entry.header.len() <= archive.len());
-        if let Ok((key, field)) = name::split(&entry.path) {
+        if let Ok((key, field)) = member_name::split(&entry.path) {
             assert!(!key.is_empty() && !field.is_empty() && !field.contains('/'));
             assert!(!key.starts_with('/') && !key.split('/').any(|part| part == ".."));
         }

@@ -75,7 +75,7 @@ fn work(flags: &str) -> Work {
 }
 
 thread_local! {
-    static GUARD: () = tarpipe::guard::install(); // a decoder that panics costs its image, as in the tool
+    static GUARD: () = tarpipe::run::panics::install(); // a decoder that panics costs its image, as in the tool
     static WORKS: Vec<Work> = WAYS.map(work).into();
     static ENGINE: RefCell<Engine> = RefCell::new(Engine::new().expect("a codec"));
 }

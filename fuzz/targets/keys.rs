@@ -7,19 +7,19 @@
 mod edit;
 
 use libfuzzer_sys::fuzz_target;
-use tarpipe::name;
+use tarpipe::sample::member_name;
 use tarpipe::sample::{Member, Sample};
-use tarpipe::template::{Template, Values};
+use tarpipe::value::template::{Template, Values};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut parts = bytes.splitn(2, |&b| b == 0);
     let Ok(pattern) = std::str::from_utf8(parts.next().unwrap_or_default()) else { return };
     let path = parts.next().unwrap_or_default();
     let index = bytes.len() as u64;
-    let split = name::split(path).ok();
+    let split = member_name::split(path).ok();
     if let Some((key, field)) = split {
         assert_eq!(format!("{key}.{field}").as_bytes(), path);
-        assert_eq!(name::check_key(key), Ok(()));
+        assert_eq!(member_name::check_key(key), Ok(()));
     }
     let (key, field) = split.unwrap_or(("train/cat-7", "jpg"));
     if let Ok(template) = Template::parse(pattern, &["shard", "key"]) {
@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(rekey) = pattern.parse::<edit::Rekey>()
         && let Ok(new) = rekey.key(key, index)
     {
-        assert_eq!(name::check_key(&new), Ok(()));
+        assert_eq!(member_name::check_key(&new), Ok(()));
     }
     if let Ok(fields) = pattern.parse::<edit::Fields>() {
         let members = [field, "cls", "json"].map(|field| Member::new(field, Vec::new())).into();

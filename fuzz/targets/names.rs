@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tarpipe::names;
+use tarpipe::source::expand;
 
 /// Four digits in a row ask for ten thousand names, two such ranges for a hundred million: that is refused, but
 /// only after some work.
@@ -15,7 +15,7 @@ fuzz_target!(|text: &str| {
     if is_long(text) || text.contains('\0') {
         return;
     }
-    let Ok(names) = names::expand(text) else { return };
+    let Ok(names) = expand::expand(text) else { return };
     assert!(!names.is_empty());
     if !text.contains('{') && !text.contains("::") {
         assert_eq!(names, [text]);

@@ -6,9 +6,9 @@ use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
 use tarpipe::archive::{Reader, Writer};
-use tarpipe::name;
+use tarpipe::sample::member_name;
 use tarpipe::sample::Sample;
-use tarpipe::stream::Stream;
+use tarpipe::sample::stream::Stream;
 
 /// More than any seed holds, and little enough for a fuzzer.
 const LIMIT: u64 = 1 << 20;
@@ -61,11 +61,11 @@ fuzz_target!(|bytes: &[u8]| {
     _ = loaded(bytes, 100);
     let Some(samples) = loaded(bytes, LIMIT) else { return };
     for sample in &samples {
-        assert_eq!(name::check_key(&sample.key), Ok(()));
+        assert_eq!(member_name::check_key(&sample.key), Ok(()));
         assert!(sample.bytes() <= LIMIT);
         for member in &sample.members {
             let path = format!("{}.{}", sample.key, member.field);
-            assert_eq!(name::split(path.as_bytes()), Ok((sample.key.as_str(), member.field.as_str())));
+            assert_eq!(member_name::split(path.as_bytes()), Ok((sample.key.as_str(), member.field.as_str())));
         }
     }
     let mut writer = Writer::new(Vec::new());

@@ -9,7 +9,7 @@ mod quoting;
 mod template;
 
 use libfuzzer_sys::fuzz_target;
-use tarpipe::process::quote;
+use tarpipe::run::shell::quote;
 use template::Template;
 
 /// What templates know of an item; the rest of the module is about tables.

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tarpipe::expression::{Expression, from_json};
+use tarpipe::value::expression::{Expression, from_json};
 
 fuzz_target!(|text: &str| {
     let (text, json) = text.split_once('\0').unwrap_or((text, ""));

@@ -8,13 +8,13 @@ use clap::Args;
 
 use super::{Samples, Usage};
 use crate::compression::Compression;
-use crate::memory::{self, Budget};
+use crate::run::memory::{self, Budget};
 use crate::messages::{self, Level};
-use crate::names;
-use crate::progress;
-use crate::shard::Shard;
+use crate::source::expand;
+use crate::messages::progress;
+use crate::sample::shard::Shard;
 use crate::sink;
-use crate::size;
+use crate::value::size;
 use crate::source;
 #[cfg(feature = "stores")]
 use crate::store;
@@ -48,10 +48,10 @@ impl Input {
     pub fn lists(&self) -> Result<Vec<Vec<String>>> {
         let mut lists = Vec::new();
         for spec in &self.sources {
-            lists.push(names::expand(spec)?);
+            lists.push(expand::expand(spec)?);
         }
         for file in &self.files_from {
-            lists.push(names::from_file(file)?);
+            lists.push(expand::from_file(file)?);
         }
         if self.sources.is_empty() && self.files_from.is_empty() {
             lists.push(vec!["-".into()]);

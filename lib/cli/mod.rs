@@ -14,12 +14,12 @@ use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::{Command, FromArgMatches, Parser};
 
-use crate::man;
+use crate::cli::man;
 use crate::messages::{self, Level};
-use crate::pool::Bug;
-use crate::progress;
-use crate::report::{MaxFailures, Tally};
-use crate::signals;
+use crate::run::pool::Bug;
+use crate::messages::progress;
+use crate::tally::{MaxFailures, Tally};
+use crate::run::signals;
 use crate::sink::{self, ReaderLeft};
 
 pub use groups::{

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 
-use crate::report::Tally;
+use crate::tally::Tally;
 use crate::sample::Sample;
 use crate::source;
-use crate::stream::Stream;
+use crate::sample::stream::Stream;
 
 /// Iterates over whole samples in memory. After an error it goes on with the next source, for
 /// those who can bear the loss.

@@ -12,7 +12,8 @@ use anyhow::{Context, Result};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, renameat_with};
 use rustix::io::Errno;
 
-use crate::{owner, signals};
+use crate::run::owner;
+use crate::run::signals;
 
 const PREFIX: &str = ".tarpipe-";
 const SUFFIX: &str = ".tmp";

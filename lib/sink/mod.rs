@@ -19,7 +19,7 @@ use anyhow::{Context, Error, Result, bail};
 
 use crate::compression::{Compression, Encoder};
 use crate::digest::Digest;
-use crate::process::Process;
+use crate::run::shell::Process;
 use crate::source;
 #[cfg(feature = "stores")]
 use crate::store;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::{Record, varint};
 use crate::archive::Writer;
-use crate::fields::Fields;
+use crate::sample::fields::Fields;
 use crate::sample::{Member, Sample};
 
 /// Makes bodies out of samples.

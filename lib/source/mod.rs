@@ -18,9 +18,9 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::compression;
-use crate::process::{self, Process};
-use crate::progress;
-use crate::secret;
+use crate::run::shell::{self, Process};
+use crate::messages::progress;
+use crate::messages::secret;
 #[cfg(feature = "stores")]
 use crate::store;
 
@@ -139,7 +139,7 @@ pub fn path_of(name: &str) -> &str {
 pub(crate) fn command_for(variable: &str, name: &str) -> Option<String> {
     let scheme = scheme(name)?.to_ascii_uppercase().replace(['+', '-', '.'], "_");
     let command = std::env::var(format!("{variable}_{scheme}")).ok()?;
-    Some(process::fill(&command, &["{url}", "{}"], name))
+    Some(shell::fill(&command, &["{url}", "{}"], name))
 }
 
 pub(crate) fn no_client(variable: &str, scheme: &str) -> String {

@@ -10,7 +10,7 @@ use object_store::CredentialProvider;
 use object_store::aws::AwsCredential;
 use serde_json::Value;
 
-use crate::process;
+use crate::run::shell;
 
 /// Keys that expire are asked for again after so long: Amazon's client gives out none that have
 /// less than 10 minutes left.
@@ -55,8 +55,8 @@ impl CredentialProvider for Command {
 
 /// What it says on stderr is shown; what it prints is a secret.
 fn run(script: &str) -> Result<AwsCredential> {
-    let output = process::shell(script).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    process::check(output.status).with_context(|| format!("keys by '{script}'"))?;
+    let output = shell::shell(script).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    shell::check(output.status).with_context(|| format!("keys by '{script}'"))?;
     let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let field = |name: &str| said[name].as_str().map(str::to_owned);
     let (Some(key_id), Some(secret_key)) = (field("AccessKeyId"), field("SecretAccessKey")) else {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use object_store::aws::AmazonS3Builder;
 
 use super::keys::Command;
-use crate::process::quote;
+use crate::run::shell::quote;
 
 /// What the two files say of a profile; the credentials file counts first. Indented lines below
 /// `s3 =` are kept as `s3.KEY`.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use rustix::fs::OFlags;
 
 use super::{Place, endpoint, upload};
-use crate::owner;
+use crate::run::owner;
 
 const PREFIX: &str = ".tarpipe-";
 const SUFFIX: &str = ".upload";

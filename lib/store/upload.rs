@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 use super::error::explained;
 use super::record::Record;
 use super::{Place, record, runtime};
-use crate::signals;
+use crate::run::signals;
 
 /// Parts are of one size, as some stores demand; S3 takes 10,000 of them, 78 GB in all.
 const PART: usize = 8 << 20;

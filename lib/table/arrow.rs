@@ -8,7 +8,7 @@ use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{Schema, SchemaRef};
 
 use super::{Column, Columns, Flow, Visitor, batch, claims};
-use crate::guard::unless_damaged;
+use crate::run::panics::unless_damaged;
 
 pub fn schema(file: &File) -> Result<Vec<Column>> {
     Ok(batch::columns(arrow_schema(file)?.as_ref()))

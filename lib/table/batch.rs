@@ -9,7 +9,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema};
 use serde_json::{Map, Value};
 
 use super::{Cell, Column, Flow, Row, Visitor};
-use crate::guard::unless_damaged;
+use crate::run::panics::unless_damaged;
 
 /// Shows all batches of a table in turn, until the visitor has seen enough.
 pub fn visit_all(

@@ -13,7 +13,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
 use super::{Column, Columns, Flow, Visitor, batch};
-use crate::guard::unless_damaged;
+use crate::run::panics::unless_damaged;
 
 /// Rows decoded at once: enough to pay for the set-up of a batch, little enough to stay in cache.
 const BATCH: usize = 4096;

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::{Columns, Flow, Format, Row, Table, Visitor};
 use crate::cli::Usage;
-use crate::{names, source};
+use crate::source::expand;
+use crate::source;
 use anyhow::{Context, Result, bail};
 
 /// Names of tables, and rows that were named in their place.
@@ -26,10 +27,10 @@ impl Tables {
         let mut parts = Vec::new();
         for spec in specs {
             if is_row(spec, format) {
-                parts.push(Part::Urls(names::expand(spec)?.join("\n")));
+                parts.push(Part::Urls(expand::expand(spec)?.join("\n")));
                 continue;
             }
-            let mut names = names::expand(spec)?;
+            let mut names = expand::expand(spec)?;
             if spec.ends_with('/') && matches!(source::scheme(spec), Some("s3" | "gs" | "az")) {
                 // All that is below in a store; as in a folder on disk, the tables count.
                 names.retain(|name| Format::from_suffix(name).is_some());
@@ -39,7 +40,7 @@ impl Tables {
             }
         }
         for file in files_from {
-            parts.extend(names::from_file(file)?.into_iter().map(Part::Table));
+            parts.extend(expand::from_file(file)?.into_iter().map(Part::Table));
         }
         if specs.is_empty() && files_from.is_empty() {
             if stdin().is_terminal() {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use hyper_util::client::proxy::matcher::Matcher;
 use rustix::process::{Resource, getrlimit, setrlimit};
-use tarpipe::pool::Bug;
-use tarpipe::scratch::Scratch;
+use tarpipe::run::pool::Bug;
+use tarpipe::run::scratch::Scratch;
 use tokio::runtime::{Builder, Runtime};
 
 use super::attempt::Attempts;

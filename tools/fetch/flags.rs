@@ -9,8 +9,10 @@ use clap::{Parser, ValueEnum};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper_util::client::proxy::matcher::Matcher;
 use tarpipe::cli::{self, Parallel, Talk, Usage};
-use tarpipe::report::MaxFailures;
-use tarpipe::{duration, names, size};
+use tarpipe::tally::MaxFailures;
+use tarpipe::value::duration;
+use tarpipe::source::expand;
+use tarpipe::value::size;
 
 use super::address::Rules;
 use super::body::Limits;
@@ -277,7 +279,7 @@ pub enum Obedience {
 impl Args {
     /// The name of the rows.
     pub fn source(&self) -> Result<String> {
-        let names = names::expand(&self.rows)?;
+        let names = expand::expand(&self.rows)?;
         match names.as_slice() {
             [name] => Ok(name.clone()),
             _ => bail!(Usage("one source of rows at a time: join tables with urlcat".into())),

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tarpipe::progress;
-use tarpipe::report::Tally;
+use tarpipe::messages::progress;
+use tarpipe::tally::Tally;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::watch;

@@ -44,8 +44,9 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use tarpipe::cli::{self, Outcome};
-use tarpipe::pool::Bug;
-use tarpipe::{messages, signals};
+use tarpipe::run::pool::Bug;
+use tarpipe::messages;
+use tarpipe::run::signals;
 use tokio::sync::{mpsc, watch};
 
 use flags::Args;

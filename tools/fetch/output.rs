@@ -3,9 +3,11 @@
 use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
 use tarpipe::sample::{Member, Sample};
-use tarpipe::secret::mask_users;
-use tarpipe::shard::Shard;
-use tarpipe::{messages, name, passed};
+use tarpipe::messages::secret::mask_users;
+use tarpipe::sample::shard::Shard;
+use tarpipe::messages;
+use tarpipe::sample::member_name;
+use tarpipe::sample::failed;
 
 use super::attempt::{File, Job};
 use super::entry::final_url;
@@ -38,7 +40,7 @@ impl Output {
     }
 
     fn refuse(&self, key: &str) -> Option<Failure> {
-        if let Err(unfit) = name::check_key(key) {
+        if let Err(unfit) = member_name::check_key(key) {
             return Some(Failure::lasting(Code::BadKey, unfit.to_string()));
         }
         // Readers would take the two for one sample.
@@ -139,7 +141,7 @@ fn columns(job: &mut Job) -> Map<String, Value> {
 /// What --pass-failed tells the tools that follow.
 fn failed_sample(job: &mut Job, failure: &Failure) -> Sample {
     let mut json = columns(job);
-    passed::mark(&mut json, failure.code.name(), &mask_users(&failure.why));
+    failed::mark(&mut json, failure.code.name(), &mask_users(&failure.why));
     json.insert("http_status".into(), json!(job.trace.http_status));
     let member = Member::new("json", Value::Object(json).to_string().into_bytes());
     Sample { key: job.row.key.clone(), mtime: 0, source: job.url().into(), members: vec![member] }

@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io;
 
 use anyhow::{Context, Result};
-use tarpipe::ledger::Ledger;
-use tarpipe::scratch::Scratch;
+use tarpipe::report::Ledger;
+use tarpipe::run::scratch::Scratch;
 use tarpipe::sink::{self, Sink};
 use tarpipe::source;
 

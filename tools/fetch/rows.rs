@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
-use tarpipe::pool::Bug;
+use tarpipe::run::pool::Bug;
 use tarpipe::table::{Columns, Flow, Row as Line, Table, Visitor};
-use tarpipe::{digest, source};
+use tarpipe::digest;
+use tarpipe::source;
 use tokio::sync::mpsc;
 
 use super::entry::{HANDED_ON, SUCCESS, UNREAD};

@@ -9,8 +9,9 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use rustix::process::Signal;
 use serde_json::{Map, Value};
-use tarpipe::process;
-use tarpipe::{failure, signals};
+use tarpipe::run::shell;
+use tarpipe::run::failure;
+use tarpipe::run::signals;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::sync::Semaphore;
@@ -63,7 +64,7 @@ impl Via {
         if !words.iter().any(|word| word.contains("{url}")) {
             bail!("--via: the command has no place {{url}}");
         }
-        if process::find(&words[0]).is_none() {
+        if shell::find(&words[0]).is_none() {
             bail!("--via: there is no program {} (a file that may be executed, by its path or on the PATH)", words[0]);
         }
         Ok(Via { words, folder, number, timeout, recipe: None, room })

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
-use tarpipe::child::{exit_of, wait_readable};
-use tarpipe::signals;
+use tarpipe::run::watched::{exit_of, wait_readable};
+use tarpipe::run::signals;
 
 /// Where each program comes from.
 const SOURCES: [(&str, &str); 7] = [

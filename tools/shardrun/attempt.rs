@@ -10,9 +10,9 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tarpipe::child::{self, wait_readable};
+use tarpipe::run::watched::{self, wait_readable};
 use tarpipe::compression::{self, Compression};
-use tarpipe::process;
+use tarpipe::run::shell;
 use tarpipe::sink::{Options, Sink};
 use tarpipe::source;
 
@@ -79,7 +79,7 @@ impl Attempt<'_> {
         let status = status.map_err(|err| Failure::new("system", format!("cannot wait for the command: {err}")))?;
         let target = listened.map_err(|failure| if failure.code == "timeout" { self.timed_out() } else { failure })?;
         let Some(status) = status else { return Err(self.timed_out()) };
-        process::check(status).map_err(|err| Failure {
+        shell::check(status).map_err(|err| Failure {
             code: if status.code().is_some() { "exit_status" } else { "signal" },
             message: err.to_string(),
             exit: Some(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))),
@@ -97,8 +97,8 @@ impl Attempt<'_> {
             Some(_) => command.stdout(Stdio::piped()),
             None => command.stdout(stderr.try_clone().map_err(failed)?),
         };
-        child::adopt_orphans();
-        let (process, exit) = child::spawn(command.stderr(stderr)).map_err(failed)?;
+        watched::adopt_orphans();
+        let (process, exit) = watched::spawn(command.stderr(stderr)).map_err(failed)?;
         Ok(Running { process, exit })
     }
 
@@ -125,13 +125,13 @@ impl Running {
     fn end(&mut self, deadline: Option<Instant>) -> io::Result<Option<ExitStatus>> {
         if wait_readable(&self.exit, deadline)? {
             let status = self.process.wait()?;
-            child::settle(self.process.id(), GRACE);
+            watched::settle(self.process.id(), GRACE);
             return Ok(Some(status));
         }
         let until = Instant::now() + LAST_WORDS;
-        child::terminate(&mut self.process, self.exit.as_fd(), LAST_WORDS)?;
+        watched::terminate(&mut self.process, self.exit.as_fd(), LAST_WORDS)?;
         // The shell may be gone at once, while a stage of the pipeline cleans up.
-        child::settle_asked(self.process.id(), until.saturating_duration_since(Instant::now()));
+        watched::settle_asked(self.process.id(), until.saturating_duration_since(Instant::now()));
         Ok(None)
     }
 }

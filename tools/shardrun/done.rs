@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use tarpipe::{messages, sink, source};
+use tarpipe::messages;
+use tarpipe::sink;
+use tarpipe::source;
 
 use crate::item::is_path;
 use crate::items::{Item, Items};

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use tarpipe::{messages, process, sink, source};
+use tarpipe::messages;
+use tarpipe::run::shell;
+use tarpipe::sink;
+use tarpipe::source;
 
 use crate::attempt::{Attempt, Failure, Made};
 use crate::folder::Folder;
@@ -77,7 +80,7 @@ impl Runner {
         let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into());
         let path = own.map_or(path.clone(), |own| format!("{path}:{}", own.display()));
         // A program that is looked for in a PATH given to it is started by fork, which takes longer than posix_spawn.
-        let bash = process::find("bash").unwrap_or_else(|| "bash".into());
+        let bash = shell::find("bash").unwrap_or_else(|| "bash".into());
         Ok(Runner { templates: head.plan.templates()?, head, said, bash, path, is_task })
     }
 

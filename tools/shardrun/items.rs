@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use tarpipe::cli::Usage;
-use tarpipe::names;
+use tarpipe::source::expand;
 use tarpipe::table::Tables;
 
 /// One item, as templates see it.
@@ -82,10 +82,10 @@ impl Items {
 fn named(wanted: &Wanted<'_>) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for spec in wanted.names {
-        all.extend(names::expand(spec)?);
+        all.extend(expand::expand(spec)?);
     }
     for file in wanted.files_from {
-        all.extend(names::from_file(file)?);
+        all.extend(expand::from_file(file)?);
     }
     // A line each is how they are kept.
     if let Some(name) = all.iter().find(|name| name.contains(['\n', '\0'])) {

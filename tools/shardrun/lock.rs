@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
-use tarpipe::child::wait_readable;
+use tarpipe::run::watched::wait_readable;
 
 /// How long a lock may be held by processes that only look at it, or be held and not signed yet.
 const MOMENT: Duration = Duration::from_millis(500);

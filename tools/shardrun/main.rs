@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use tarpipe::cli::{self, Outcome};
-use tarpipe::signals;
+use tarpipe::run::signals;
 
 use flags::{Args, Command};
 use job::Job;

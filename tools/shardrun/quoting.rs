@@ -89,7 +89,7 @@ fn is_too_hard(bytes: &[u8], at: usize, after_dollar: bool, in_parens: bool) -> 
 
 #[cfg(test)]
 mod tests {
-    use tarpipe::process::shell;
+    use tarpipe::run::shell::shell;
 
     use super::*;
 
@@ -175,7 +175,7 @@ mod tests {
                 continue;
             }
             tried += 1;
-            let value = tarpipe::process::quote("'\"; `touch out` $(touch out) \\");
+            let value = tarpipe::run::shell::quote("'\"; `touch out` $(touch out) \\");
             let mut command = shell(&format!("{before}{value}{after}"));
             _ = command.current_dir(&folder).stdin(std::process::Stdio::null()).output().unwrap();
             assert!(!folder.join("out").exists(), "{script}");

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::Signal;
-use tarpipe::{messages, signals};
+use tarpipe::messages;
+use tarpipe::run::signals;
 
 use crate::ask::ask_at_end;
 use crate::folder::Folder;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tarpipe::archive::Reader;
 use tarpipe::compression;
 use tarpipe::sink::Sink;
-use tarpipe::stream::Stream;
+use tarpipe::sample::stream::Stream;
 
 /// What came through.
 #[derive(Debug)]

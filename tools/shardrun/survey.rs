@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use tarpipe::secret::mask;
+use tarpipe::messages::secret::mask;
 
 use crate::bundle;
 use crate::done;

@@ -4,9 +4,9 @@
 //! perhaps a width. `{print $1}`, `${x}` and `{a,b}` stay as they are; `{{i}}` is the text `{i}`.
 
 use anyhow::{Result, bail};
-use tarpipe::process::quote;
+use tarpipe::run::shell::quote;
 use tarpipe::sink::is_command;
-use tarpipe::template;
+use tarpipe::value::template;
 
 use crate::items::Item;
 use crate::quoting;

@@ -11,8 +11,9 @@ use anyhow::{Context, Result};
 use rustix::process::{self, Signal};
 use tarpipe::cli::Outcome;
 use tarpipe::random::Random;
-use tarpipe::report::{MaxFailures, Tally};
-use tarpipe::{messages, signals};
+use tarpipe::tally::{MaxFailures, Tally};
+use tarpipe::messages;
+use tarpipe::run::signals;
 
 use crate::bundle::{self, Task};
 use crate::folder::Folder;

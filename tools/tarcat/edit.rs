@@ -4,9 +4,9 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, anyhow, bail};
 use regex::Regex;
-use tarpipe::name;
+use tarpipe::sample::member_name;
 use tarpipe::sample::Sample;
-use tarpipe::template::{Template, Values};
+use tarpipe::value::template::{Template, Values};
 
 /// Fields to keep, each under a name and with what it may be called in the sample.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ impl Rekey {
             Rekey::Replace(regex, replacement) => regex.replace(key, replacement).into_owned(),
         };
         let unusable = || format!("--rekey turns {key} into {new}, which cannot be a key");
-        name::check_key(&new).map_err(|unfit| anyhow!("{unfit}")).with_context(unusable)?;
+        member_name::check_key(&new).map_err(|unfit| anyhow!("{unfit}")).with_context(unusable)?;
         Ok(new)
     }
 }

@@ -9,7 +9,7 @@ use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use anyhow::{Context, Result};
 use tarpipe::digest;
 use tarpipe::source;
-use tarpipe::stream::Stream;
+use tarpipe::sample::stream::Stream;
 
 use crate::verdict::{Finding, Verdict};
 

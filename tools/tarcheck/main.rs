@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Result, bail};
 use clap::Parser;
 use tarpipe::cli::{self, Input, Outcome, Parallel, Talk};
-use tarpipe::index;
+use tarpipe::sample::index;
 use tarpipe::messages;
-use tarpipe::pool::{self, Limits};
-use tarpipe::report::counted;
+use tarpipe::run::pool::{self, Limits};
+use tarpipe::tally::counted;
 use tarpipe::sink;
 use tarpipe::source;
 

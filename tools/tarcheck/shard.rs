@@ -7,11 +7,11 @@ use anyhow::Result;
 use tarpipe::archive::{Fault, Reader};
 use tarpipe::compression;
 use tarpipe::digest::Digest;
-use tarpipe::fields::Fields;
-use tarpipe::index::Index;
-use tarpipe::progress;
+use tarpipe::sample::fields::Fields;
+use tarpipe::sample::index::Index;
+use tarpipe::messages::progress;
 use tarpipe::source;
-use tarpipe::stream::{Head, Stream};
+use tarpipe::sample::stream::{Head, Stream};
 
 use crate::keys::{Entry, Ledger};
 use crate::verdict::{Finding, Verdict};

@@ -1,9 +1,9 @@
 //! What is said of a shard, to people and to programs.
 
 use serde_json::{Value, json as object};
-use tarpipe::fields::Counts;
-use tarpipe::index;
-use tarpipe::size;
+use tarpipe::sample::fields::Counts;
+use tarpipe::sample::index;
+use tarpipe::value::size;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug)]

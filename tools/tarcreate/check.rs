@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use tarpipe::messages;
-use tarpipe::report::counted;
+use tarpipe::tally::counted;
 
 use crate::Args;
 use crate::item::{Item, Place, Refusal};

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use tarpipe::process::quote;
-use tarpipe::progress;
+use tarpipe::run::shell::quote;
+use tarpipe::messages::progress;
 use tarpipe::source;
 
 use crate::item::Refusal;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use tarpipe::name;
+use tarpipe::sample::member_name;
 use tarpipe::sort::Sorter;
 
 use crate::Args;
@@ -109,7 +109,7 @@ impl Folder {
         let shown = path.display().to_string();
         refuse_kind(&path, entry.file_type().ok(), &shown)?;
         let below = path.strip_prefix(&self.root).unwrap_or(&path);
-        let (key, field) = name::split(below.as_os_str().as_encoded_bytes()).map_err(|unfit| Refusal {
+        let (key, field) = member_name::split(below.as_os_str().as_encoded_bytes()).map_err(|unfit| Refusal {
             code: unfit.code(),
             why: format!("{shown}: {unfit}"),
             harmless: unfit.is_harmless(),

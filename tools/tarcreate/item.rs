@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tarpipe::fields::Fields;
-use tarpipe::name;
+use tarpipe::sample::fields::Fields;
+use tarpipe::sample::member_name;
 
 use crate::content::Content;
 
@@ -60,7 +60,7 @@ impl Job {
     }
 
     fn refusal(&self) -> Option<Refusal> {
-        if let Err(unfit) = name::check_key(&self.key) {
+        if let Err(unfit) = member_name::check_key(&self.key) {
             let code = if unfit.is_harmless() { "bad_key" } else { unfit.code() };
             return Some(Refusal::new(code, format!("'{}' cannot be a key: {unfit}", self.key)));
         }
@@ -70,7 +70,7 @@ impl Job {
         let mut seen = Fields::default();
         for (field, _) in &self.fields {
             let path = format!("{}.{field}", self.key);
-            if name::split(path.as_bytes()) != Ok((&self.key, field)) {
+            if member_name::split(path.as_bytes()) != Ok((&self.key, field)) {
                 return Some(Refusal::new("bad_field", format!("'{field}' cannot be a field")));
             }
             if let Err(refusal) = seen.add(field) {

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use tarpipe::cli::Usage;
 use tarpipe::digest;
 use tarpipe::sort::Sorter;
-use tarpipe::template::{Template, Values};
+use tarpipe::value::template::{Template, Values};
 
 use crate::Args;
 use crate::item::{Place, Refusal};

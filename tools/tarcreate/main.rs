@@ -19,8 +19,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use tarpipe::cli::{self, Outcome, Output, Parallel, Talk};
-use tarpipe::report::MaxFailures;
-use tarpipe::size;
+use tarpipe::tally::MaxFailures;
+use tarpipe::value::size;
 use tarpipe::sort::{Options, Sorter};
 
 use recipe::Recipe;

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use tarpipe::name;
+use tarpipe::sample::member_name;
 use tarpipe::source;
 
 use crate::content::{Content, Reading};
@@ -47,7 +47,7 @@ fn parse(line: &[u8], reading: &Reading) -> Result<(String, String, Content), Re
     let Some((name, source)) = line.trim_start().split_once([' ', '\t']) else {
         return Err(Refusal::new("bad_row", format!("no source after '{line}' (write NAME SOURCE)")));
     };
-    let (key, field) = name::split(name.as_bytes()).map_err(|unfit| {
+    let (key, field) = member_name::split(name.as_bytes()).map_err(|unfit| {
         let code = if unfit.is_harmless() { "bad_name" } else { unfit.code() };
         Refusal::new(code, format!("'{name}' cannot be a member: {unfit}"))
     })?;

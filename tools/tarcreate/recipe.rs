@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use anyhow::{Result, bail};
 use tarpipe::cli::Usage;
-use tarpipe::index;
-use tarpipe::names;
+use tarpipe::sample::index;
+use tarpipe::source::expand;
 use tarpipe::table::Format;
 
 use crate::content::Reading;
@@ -112,7 +112,7 @@ pub type SorterOf<'a> = dyn Fn() -> tarpipe::sort::Sorter + 'a;
 pub fn source_names(args: &Args) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for spec in &args.sources {
-        all.extend(names::expand(spec)?);
+        all.extend(expand::expand(spec)?);
     }
     if all.is_empty() {
         all.push("-".into());

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, bail};
 use tarpipe::cli::{self, Outcome, Samples, Usage};
-use tarpipe::progress;
-use tarpipe::report::Tally;
+use tarpipe::messages::progress;
+use tarpipe::tally::Tally;
 use tarpipe::sort::{Groups, Packer};
 use tarpipe::source;
 

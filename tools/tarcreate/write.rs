@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use anyhow::{Context, Result, anyhow, bail};
 use tarpipe::messages;
-use tarpipe::pool::{self, Bug, Limits};
-use tarpipe::progress;
-use tarpipe::report::Tally;
-use tarpipe::shard::Shard;
+use tarpipe::run::pool::{self, Bug, Limits};
+use tarpipe::messages::progress;
+use tarpipe::tally::Tally;
+use tarpipe::sample::shard::Shard;
 use tarpipe::sort::Sorter;
 
 use crate::Args;

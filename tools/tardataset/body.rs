@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::ser::PrettyFormatter;
 use serde_json::{Map, Serializer, Value};
 use tarpipe::sample::{Member, Sample};
-use tarpipe::shard::Shard;
+use tarpipe::sample::shard::Shard;
 use tarpipe::sink::{Options, Sink};
 
 use crate::Format;

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::io::Errno;
 use tarpipe::sample::Sample;
-use tarpipe::{scratch, signals, source};
+use tarpipe::run::scratch;
+use tarpipe::run::signals;
+use tarpipe::source;
 
 use crate::body::Refusal;
 

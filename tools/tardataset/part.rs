@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use tarpipe::passed;
+use tarpipe::sample::failed;
 use tarpipe::sink::{self, Options, Sink};
 use tarpipe::table::Writer;
 
@@ -72,7 +72,7 @@ impl<'a> Part<'a> {
         if let Some((code, why)) = self.body.refusal(self.layout, &sample)
             && facts.get("status").is_none_or(|status| status != "failed")
         {
-            passed::mark(&mut facts, code, why);
+            failed::mark(&mut facts, code, why);
         }
         let status = self.layout.words.tell(&mut facts, &mut sample);
         self.counts.add(status, &facts, begins);

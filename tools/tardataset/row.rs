@@ -1,7 +1,7 @@
 //! A sample on its way into the dataset: its files, what its json says, and the row that it came of.
 
 use serde_json::{Map, Value};
-use tarpipe::passed;
+use tarpipe::sample::failed;
 use tarpipe::sample::Sample;
 
 /// A sample or a failure.
@@ -15,7 +15,7 @@ pub struct Row {
 
 impl From<Sample> for Row {
     fn from(mut sample: Sample) -> Self {
-        let mut facts = passed::facts(&sample);
+        let mut facts = failed::facts(&sample);
         sample.members.retain(|member| member.field != "json");
         facts.insert("key".into(), sample.key.as_str().into());
         let whole = facts.get("clip").and_then(|clip| clip.get("key")).and_then(Value::as_str);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use tarpipe::child;
-use tarpipe::failure::Failure;
+use tarpipe::run::watched;
+use tarpipe::run::failure::Failure;
 use tarpipe::sample::Sample;
 
 use crate::command::{self, Finished};
@@ -89,7 +89,7 @@ impl Batch {
 
 impl Way for Batch {
     fn attempt(&mut self, index: u64, samples: &mut [Sample], keep: bool) -> Attempt {
-        child::wait_if_ending();
+        watched::wait_if_ending();
         let directory = match self.unpack(index, samples) {
             Ok(directory) => directory,
             Err(failure) => return Attempt::failed(samples.len(), &failure, Log::default()),

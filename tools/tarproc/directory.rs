@@ -11,8 +11,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 use tarpipe::sample::Sample;
 
-use tarpipe::failure::Failure;
-use tarpipe::scratch::{Scratch, remove_tree};
+use tarpipe::run::failure::Failure;
+use tarpipe::run::scratch::{Scratch, remove_tree};
 
 const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 

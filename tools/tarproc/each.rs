@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use tarpipe::child;
-use tarpipe::failure::Failure;
+use tarpipe::run::watched;
+use tarpipe::run::failure::Failure;
 use tarpipe::sample::{Member, Sample};
 
 use crate::command;
@@ -28,7 +28,7 @@ impl FromStr for Fields {
 
     fn from_str(text: &str) -> Result<Self> {
         let (from, to) = text.split_once(':').unwrap_or((text, text));
-        let is_field = |field: &str| tarpipe::name::split(format!("x.{field}").as_bytes()).is_ok_and(|n| n.1 == field);
+        let is_field = |field: &str| tarpipe::sample::member_name::split(format!("x.{field}").as_bytes()).is_ok_and(|n| n.1 == field);
         if !is_field(from) || !is_field(to) {
             bail!("not of the form EXT or EXT:NEW");
         }
@@ -83,7 +83,7 @@ fn emptied(sample: &Sample) -> Sample {
 
 impl Way for Each {
     fn attempt(&mut self, index: u64, samples: &mut [Sample], keep: bool) -> Attempt {
-        child::wait_if_ending();
+        watched::wait_if_ending();
         match self.filter(index, &mut samples[0], keep) {
             Ok((packed, log)) => Attempt { results: vec![Ok(packed)], stdout: Vec::new(), log },
             Err((failure, log)) => Attempt::failed(1, &failure, log),

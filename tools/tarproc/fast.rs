@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tarpipe::child::{self, end, settle, wait_ready};
-use tarpipe::failure::{self, Failure};
+use tarpipe::run::watched::{self, end, settle, wait_ready};
+use tarpipe::run::failure::{self, Failure};
 use tarpipe::sample::Sample;
-use tarpipe::signals;
+use tarpipe::run::signals;
 
 use crate::command::{Finished, GRACE, Limits, Stdout};
 use crate::directory::Directory;
@@ -98,7 +98,7 @@ impl Live {
         let source = settings.interpreter.source().map_err(io::Error::other)?;
         let mut command = Command::new("bash");
         command.args(["-c", DRIVER, "bash", &source]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let (mut child, exit) = child::spawn(&mut command)?;
+        let (mut child, exit) = watched::spawn(&mut command)?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(stdin), Some(stdout)) => Ok(Live { child, exit, stdin, stdout }),
             _ => Err(io::Error::other("no pipe to the shell")),

@@ -4,8 +4,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-use tarpipe::failure::Failure;
-use tarpipe::name;
+use tarpipe::run::failure::Failure;
+use tarpipe::sample::member_name;
 
 use crate::directory::Entry;
 
@@ -41,7 +41,7 @@ pub fn read_key(directory: BorrowedFd<'_>, entry: &Entry) -> Result<String, Fail
     let bytes = read(directory, entry, &mut room)
         .map_err(|failure| if failure.code == "too_large" { bad("it is too long") } else { failure })?;
     let key = std::str::from_utf8(&bytes).map_err(|_| bad("it is not UTF-8"))?.trim_end_matches(['\n', '\r']);
-    name::check_key(key).map_err(|unfit| bad(&unfit.to_string()))?;
+    member_name::check_key(key).map_err(|unfit| bad(&unfit.to_string()))?;
     Ok(key.to_owned())
 }
 

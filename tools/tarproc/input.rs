@@ -8,9 +8,9 @@ use clap::ValueEnum;
 use serde_json::Value;
 use tarpipe::cli::SharedTally;
 use tarpipe::messages;
-use tarpipe::name;
+use tarpipe::sample::member_name;
 use tarpipe::sample::{Member, Sample};
-use tarpipe::slice::Slice;
+use tarpipe::value::slice::Slice;
 use tarpipe::source;
 
 use crate::budget::Budget;
@@ -89,7 +89,7 @@ impl Pieces {
             _ => (None, vec![Member::new("txt", piece)]),
         };
         let key = key.unwrap_or_else(|| format!("{index:09}"));
-        name::check_key(&key).map_err(|unfit| anyhow!("{key} cannot be a key: {unfit}"))?;
+        member_name::check_key(&key).map_err(|unfit| anyhow!("{key} cannot be a key: {unfit}"))?;
         Ok(Sample { key, mtime: 0, source: Arc::clone(source), members })
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use tarpipe::cli::Usage;
-use tarpipe::process;
+use tarpipe::run::shell;
 
 /// Words that bash knows itself. A program of the same name is not what they mean.
 const BUILTINS: &str = "[ alias bg bind break builtin caller case cd command compgen complete compopt continue coproc \
@@ -76,7 +76,7 @@ impl Interpreter {
         let plain = |word: &String| word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:,@%+".contains(c));
         let is_shell = self.words.len() == 1 && matches!(self.words[0].as_str(), "bash" | "sh");
         let starts_a_program =
-            |name: &String| !name.contains('/') && !is_builtin(name) && process::find(name).is_some();
+            |name: &String| !name.contains('/') && !is_builtin(name) && shell::find(name).is_some();
         if is_shell && words.iter().all(plain) && words.first().is_some_and(starts_a_program) && !shell_is_prepared() {
             return Interpreter { program: program(&words[0]), words, script: Script::None };
         }
@@ -86,7 +86,7 @@ impl Interpreter {
 
 /// Where a word leads from every directory; else the word.
 fn program(word: &str) -> PathBuf {
-    let found = if word.contains('/') { None } else { process::find(word) };
+    let found = if word.contains('/') { None } else { shell::find(word) };
     found.filter(|path| path.is_absolute()).unwrap_or_else(|| word.into())
 }
 

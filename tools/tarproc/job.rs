@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tarpipe::failure::Failure;
+use tarpipe::run::failure::Failure;
 use tarpipe::sample::Sample;
 
 use crate::budget::Held;

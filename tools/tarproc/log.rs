@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use tarpipe::progress;
+use tarpipe::messages::progress;
 
 /// So much of what a command said is kept at least.
 const KEPT: usize = 64 * 1024;

@@ -25,15 +25,15 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Parser;
-use tarpipe::child;
+use tarpipe::run::watched;
 use tarpipe::cli::{self, Held, Input, Outcome, Packing, Parallel, Samples, SharedTally, Talk, Usage};
-use tarpipe::pool;
-use tarpipe::report::MaxFailures;
+use tarpipe::run::pool;
+use tarpipe::tally::MaxFailures;
 use tarpipe::sample::Sample;
-use tarpipe::scratch::Scratch;
-use tarpipe::shard::Shard;
+use tarpipe::run::scratch::Scratch;
+use tarpipe::sample::shard::Shard;
 use tarpipe::sink::{Options, Sink};
-use tarpipe::slice::Slice;
+use tarpipe::value::slice::Slice;
 
 use batch::Batch;
 use budget::Budget;
@@ -208,7 +208,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> Result<Outcome> {
-    child::adopt_orphans();
+    watched::adopt_orphans();
     let settings = Arc::new(settings(&args)?);
     let tally = SharedTally::default();
     let mut outlet = outlet(&args)?;
@@ -301,7 +301,7 @@ fn process(
     // The budget counts bytes, so the pool need not.
     pool::run(limits, jobs, |_| 0, factory, |answer| outlet.take(answer))?;
     _ = all_ended.recv();
-    child::end_orphans();
+    watched::end_orphans();
     Ok(max_failures)
 }
 

@@ -4,12 +4,12 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use tarpipe::failure::Failure;
+use tarpipe::run::failure::Failure;
 use tarpipe::messages;
-use tarpipe::progress;
-use tarpipe::report::Tally;
+use tarpipe::messages::progress;
+use tarpipe::tally::Tally;
 use tarpipe::sample::{Member, Sample};
-use tarpipe::shard::Shard;
+use tarpipe::sample::shard::Shard;
 use tarpipe::sink::Sink;
 
 use crate::job::{Answer, Attempt};

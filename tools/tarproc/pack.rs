@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::fs::FileType;
-use tarpipe::failure::Failure;
-use tarpipe::name;
+use tarpipe::run::failure::Failure;
+use tarpipe::sample::member_name;
 use tarpipe::sample::{Member, Sample};
 
 use crate::directory::{self, Entry};
@@ -202,7 +202,7 @@ enum Place {
 /// A field, if it can be one in an archive.
 fn field(text: &[u8]) -> Option<Place> {
     let path = [b"x.", text].concat();
-    name::split(&path).ok().map(|(_, field)| Place::Field(field.to_owned()))
+    member_name::split(&path).ok().map(|(_, field)| Place::Field(field.to_owned()))
 }
 
 /// `N.FIELD` and `N.__key__`.

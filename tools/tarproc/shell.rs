@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use tarpipe::child;
-use tarpipe::failure::Failure;
+use tarpipe::run::watched;
+use tarpipe::run::failure::Failure;
 use tarpipe::sample::Sample;
-use tarpipe::scratch::Scratch;
+use tarpipe::run::scratch::Scratch;
 
 use crate::command::{self, Finished, Limits, Stdout};
 use crate::directory::{self, Directory};
@@ -100,7 +100,7 @@ impl Shell {
 
 impl Way for Shell {
     fn attempt(&mut self, index: u64, samples: &mut [Sample], keep: bool) -> Attempt {
-        child::wait_if_ending();
+        watched::wait_if_ending();
         let sample = &mut samples[0];
         let directory = match self.unpack(index, sample) {
             Ok(directory) => directory,

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tarpipe::archive::{Kind, Reader, Writer};
-use tarpipe::child;
-use tarpipe::failure::Failure;
-use tarpipe::name;
+use tarpipe::run::watched;
+use tarpipe::run::failure::Failure;
+use tarpipe::sample::member_name;
 use tarpipe::sample::{Member, Sample};
 
 use crate::job::{Attempt, Way};
@@ -62,7 +62,7 @@ impl Worker {
 
 impl Way for Worker {
     fn attempt(&mut self, _index: u64, samples: &mut [Sample], keep: bool) -> Attempt {
-        child::wait_if_ending();
+        watched::wait_if_ending();
         let result = self.exchange(&mut samples[0], keep);
         if result.as_ref().is_err_and(|failure| failure.code != "worker_error") {
             // Where it stands in its answer is not known: it begins anew.
@@ -138,7 +138,7 @@ fn add(groups: &mut Vec<(String, Vec<Member>)>, path: &[u8], kind: Kind, data: V
     if kind != Kind::File {
         return Err(bad("it is not a regular file"));
     }
-    let (key, field) = name::split(path).map_err(|unfit| bad(&unfit.to_string()))?;
+    let (key, field) = member_name::split(path).map_err(|unfit| bad(&unfit.to_string()))?;
     let member = Member::new(field, data);
     match groups.last_mut() {
         Some((last, members)) if last == key => members.push(member),

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 use tarpipe::cli::{Decoding, Held, Input, Output, Parallel, Talk, Usage};
-use tarpipe::report::MaxFailures;
+use tarpipe::tally::MaxFailures;
 
 use crate::encode::{Format, Quality};
 use crate::fields::Work;

@@ -1,7 +1,7 @@
 //! One image from bytes to bytes: the shortest way that its kind and the options allow.
 
 use image::metadata::Orientation;
-use tarpipe::guard::guarded;
+use tarpipe::run::panics::guarded;
 
 use crate::blur;
 use crate::color::Profiles;

@@ -1,7 +1,7 @@
 //! Which members of a sample are images, what they are called afterwards, and what its JSON says about them.
 
 use serde_json::{Map, Value, json};
-use tarpipe::memory::{Held, Turn};
+use tarpipe::run::memory::{Held, Turn};
 use tarpipe::sample::{Member, Sample};
 
 use crate::blur::{self, Box};

@@ -35,14 +35,14 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use tarpipe::cli::{self, Outcome, SharedTally};
-use tarpipe::guard;
-use tarpipe::ledger::Ledger;
-use tarpipe::memory::{Held, Turn};
+use tarpipe::run::panics;
+use tarpipe::report::Ledger;
+use tarpipe::run::memory::{Held, Turn};
 use tarpipe::messages;
-use tarpipe::passed;
-use tarpipe::pool::{self, Limits};
+use tarpipe::sample::failed;
+use tarpipe::run::pool::{self, Limits};
 use tarpipe::sample::Sample;
-use tarpipe::shard::Shard;
+use tarpipe::sample::shard::Shard;
 
 use args::{Args, OnError};
 use engine::Engine;
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> Result<Outcome> {
-    guard::install();
+    panics::install();
     let budget = args.decoding.budget();
     let work = Arc::new(args.work(budget.limit())?);
     let samples = args.input.samples(&args.held)?;
@@ -68,7 +68,7 @@ fn run(args: Args) -> Result<Outcome> {
         let work = Arc::clone(&work);
         let mut engine = Engine::new(keep);
         move |(turn, mut sample)| {
-            if passes && passed::is_failed(&sample) {
+            if passes && failed::is_failed(&sample) {
                 return Ok(Processed { sample, images: Vec::new(), _held: None });
             }
             let (images, held) = work.process(&mut sample, &mut engine, turn);
@@ -119,7 +119,7 @@ impl Output {
             }
             OnError::Pass => {
                 messages::detail(&line);
-                self.shard.write(&passed::failed(&sample, failure.code.name(), &failure.detail))?;
+                self.shard.write(&failed::failed(&sample, failure.code.name(), &failure.detail))?;
             }
         }
         self.tally.add(|tally| tally.fail(failure.code.name()));

@@ -2,7 +2,7 @@
 //! the decoder, here and in the encoder. The figures err on the large side; a test holds real runs against them.
 
 use image::ImageFormat;
-use tarpipe::size;
+use tarpipe::value::size;
 
 use crate::encode::Format;
 use crate::failure::{Code, Failure};

@@ -1,7 +1,7 @@
 //! A line of the report: what became of one image.
 
 use serde_json::{Value, json};
-use tarpipe::ledger::Column;
+use tarpipe::report::Column;
 
 use crate::fields::Image;
 

@@ -3,9 +3,9 @@
 use anyhow::{Result, bail};
 use clap::Parser;
 use tarpipe::cli::{self, Held, Input, Parallel, Talk, Usage};
-use tarpipe::select::Select;
-use tarpipe::size;
-use tarpipe::slice::Slice;
+use tarpipe::sample::select::Select;
+use tarpipe::value::size;
+use tarpipe::value::slice::Slice;
 
 use crate::columns::{Column, Columns};
 use crate::preview::Protocol;

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use tarpipe::report::{Tally, counted};
+use tarpipe::tally::{Tally, counted};
 use tarpipe::sample::{Member, Sample};
-use tarpipe::size;
+use tarpipe::value::size;
 
 use crate::args::Args;
 use crate::columns::{Columns, Found, View, text_of};

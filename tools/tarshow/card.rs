@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use image::RgbImage;
-use tarpipe::memory::{self, Budget};
+use tarpipe::run::memory::{self, Budget};
 use tarpipe::sample::{Member, Sample};
 
 use crate::args::Args;

@@ -11,8 +11,8 @@ use std::rc::Rc;
 use anyhow::{Context, Result, anyhow};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
-use tarpipe::name;
-use tarpipe::report::Tally;
+use tarpipe::sample::member_name;
+use tarpipe::tally::Tally;
 use tarpipe::sample::Sample;
 use tarpipe::sink::Temporary;
 
@@ -69,7 +69,7 @@ fn files(sample: &Sample, columns: Option<&Columns>) -> Result<Vec<File>, &'stat
         };
         let path = path(&column.name);
         // The name of a column is the user's, but must not lead elsewhere either.
-        if name::split(path.as_bytes()).is_err() || column.name.contains('/') {
+        if member_name::split(path.as_bytes()).is_err() || column.name.contains('/') {
             return Err("name_field");
         }
         files.push((path, data));

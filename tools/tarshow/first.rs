@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use tarpipe::cli::Usage;
-use tarpipe::report::Tally;
+use tarpipe::tally::Tally;
 
 use crate::args::Args;
 use crate::columns::{Column, Found, View, text_of};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use anyhow::Result;
 use tarpipe::cli::{self, Samples, SharedTally};
 use tarpipe::messages;
-use tarpipe::pool::{self, Limits};
-use tarpipe::progress;
-use tarpipe::report::Tally;
+use tarpipe::run::pool::{self, Limits};
+use tarpipe::messages::progress;
+use tarpipe::tally::Tally;
 use tarpipe::sample::Sample;
-use tarpipe::select::Select;
-use tarpipe::slice::Slice;
+use tarpipe::sample::select::Select;
+use tarpipe::value::slice::Slice;
 
 use crate::args::Args;
 use crate::reservoir::Reservoir;

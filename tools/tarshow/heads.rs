@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use tarpipe::cli;
-use tarpipe::progress;
-use tarpipe::report::Tally;
-use tarpipe::slice::Slice;
-use tarpipe::stream::Stream;
+use tarpipe::messages::progress;
+use tarpipe::tally::Tally;
+use tarpipe::value::slice::Slice;
+use tarpipe::sample::stream::Stream;
 
 use crate::args::Args;
 use crate::flow::Taken;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use image::ImageFormat;
-use tarpipe::guard::guarded;
+use tarpipe::run::panics::guarded;
 use tarpipe::sample::Member;
 
 use crate::columns::is_json;

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use tarpipe::cli::{self, Outcome};
-use tarpipe::guard;
+use tarpipe::run::panics;
 
 use args::{Args, View};
 
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> Result<Outcome> {
-    guard::install();
+    panics::install();
     let tally = match args.view()? {
         View::Blocks => block::show(&args)?,
         View::Lines => block::list(&args)?,

@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tarpipe::messages;
-use tarpipe::report::Tally;
+use tarpipe::tally::Tally;
 use tarpipe::sample::Sample;
 use tarpipe::table::{Datum, Export};
 

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use image::codecs::jpeg::JpegEncoder;
 use image::{ImageFormat, Rgb, RgbImage, imageops};
 use tarpipe::cli::{Usage, refuse_terminal};
-use tarpipe::report::Tally;
+use tarpipe::tally::Tally;
 use tarpipe::sink::{Options, Sink};
 
 use crate::args::Args;

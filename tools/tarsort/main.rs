@@ -13,11 +13,11 @@ use anyhow::Result;
 use clap::Parser;
 use tarpipe::cli::{self, Held, Input, Outcome, Output, Parallel, Samples, Talk};
 use tarpipe::messages;
-use tarpipe::progress;
+use tarpipe::messages::progress;
 use tarpipe::random::Random;
-use tarpipe::report::Tally;
-use tarpipe::shard::Shard;
-use tarpipe::size;
+use tarpipe::tally::Tally;
+use tarpipe::sample::shard::Shard;
+use tarpipe::value::size;
 use tarpipe::sort::{Options, Packer, Sorter};
 
 use order::{By, Order};

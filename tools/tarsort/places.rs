@@ -11,12 +11,12 @@ use rustix::fs::{Advice, fadvise};
 use tarpipe::archive::{Reader, padding};
 use tarpipe::compression;
 use tarpipe::messages;
-use tarpipe::progress::{self, Counted};
-use tarpipe::report::Tally;
-use tarpipe::shard::Shard;
+use tarpipe::messages::progress::{self, Counted};
+use tarpipe::tally::Tally;
+use tarpipe::sample::shard::Shard;
 use tarpipe::sort::Sorter;
 use tarpipe::source;
-use tarpipe::stream::{Passing, Stream};
+use tarpipe::sample::stream::{Passing, Stream};
 
 use crate::order::Order;
 use crate::rule::Rule;

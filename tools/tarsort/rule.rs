@@ -1,8 +1,8 @@
 //! What becomes of samples that compare equal.
 
 use anyhow::{Result, bail};
-use tarpipe::report::Tally;
-use tarpipe::shard::Shard;
+use tarpipe::tally::Tally;
+use tarpipe::sample::shard::Shard;
 use tarpipe::sort::Groups;
 
 use crate::Args;

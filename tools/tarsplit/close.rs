@@ -8,13 +8,13 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::json;
-use tarpipe::index;
+use tarpipe::sample::index;
 use tarpipe::messages;
-use tarpipe::process::{self, Process};
-use tarpipe::report::counted;
-use tarpipe::secret::mask;
+use tarpipe::run::shell::{self, Process};
+use tarpipe::tally::counted;
+use tarpipe::messages::secret::mask;
 use tarpipe::sink::{self, Stored};
-use tarpipe::size;
+use tarpipe::value::size;
 use tarpipe::source;
 
 use crate::lane::Open;
@@ -73,7 +73,7 @@ impl Closing {
 
     fn wait_for_first(&mut self) -> Result<()> {
         match self.running.pop_front() {
-            Some(first) => first.join().map_err(|_| anyhow!(tarpipe::pool::Bug))?,
+            Some(first) => first.join().map_err(|_| anyhow!(tarpipe::run::pool::Bug))?,
             None => Ok(()),
         }
     }
@@ -115,8 +115,8 @@ impl Finishing {
     }
 
     fn post(&self, command: &str, name: &str) -> Result<()> {
-        let script = process::fill(command, &["{}", "%s"], name);
-        let run = Process::spawn(process::shell(&script).stdin(Stdio::null()).stdout(std::io::stderr()));
+        let script = shell::fill(command, &["{}", "%s"], name);
+        let run = Process::spawn(shell::shell(&script).stdin(Stdio::null()).stdout(std::io::stderr()));
         run.and_then(Process::wait).with_context(|| format!("{name}: --post"))?;
         if self.delete {
             std::fs::remove_file(source::path_of(name)).with_context(|| format!("{name}: cannot remove"))?;

@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use tarpipe::compression::Compression;
-use tarpipe::fields::Counts;
-use tarpipe::index::Index;
-use tarpipe::shard::Shard;
+use tarpipe::sample::fields::Counts;
+use tarpipe::sample::index::Index;
+use tarpipe::sample::shard::Shard;
 use tarpipe::sink;
-use tarpipe::stream::Stream;
-use tarpipe::template::{Template, Values};
+use tarpipe::sample::stream::Stream;
+use tarpipe::value::template::{Template, Values};
 
 use crate::close::{Closing, Finishing, Full};
 

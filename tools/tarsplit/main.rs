@@ -12,12 +12,12 @@ use clap::Parser;
 use tarpipe::cli::{self, Input, Outcome, Packing, Parallel, Talk, Usage};
 use tarpipe::compression::Compression;
 use tarpipe::messages;
-use tarpipe::report::{Tally, counted};
+use tarpipe::tally::{Tally, counted};
 use tarpipe::sink;
-use tarpipe::size;
+use tarpipe::value::size;
 use tarpipe::source;
-use tarpipe::stream::Stream;
-use tarpipe::template::Template;
+use tarpipe::sample::stream::Stream;
+use tarpipe::value::template::Template;
 
 use close::Closing;
 use deal::{Deal, Splits};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Parser;
 use tarpipe::cli::{Decoding, Held, Input, Output, Parallel, Talk, Usage};
-use tarpipe::report::MaxFailures;
+use tarpipe::tally::MaxFailures;
 
 use super::choices::{Audio, Codec, Frames, Image, MaxLength, NoMedia, OnError, Precision, Rate, Scale, Size};
 use super::clips::{Clips, Source};

@@ -1,7 +1,7 @@
 //! From what a sample says to the clips that are cut.
 
 use serde_json::{Map, Value};
-use tarpipe::failure::Failure;
+use tarpipe::run::failure::Failure;
 use tarpipe::sample::Sample;
 
 use super::choices::MaxLength;

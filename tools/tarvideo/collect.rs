@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tarpipe::failure::Failure;
+use tarpipe::run::failure::Failure;
 use tarpipe::sample::{Member, Sample};
 
 use super::graph::Plan;

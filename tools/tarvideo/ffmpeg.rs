@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
-use tarpipe::child::{self, Ready};
-use tarpipe::failure::Failure;
+use tarpipe::run::watched::{self, Ready};
+use tarpipe::run::failure::Failure;
 use tarpipe::messages;
 
 /// How often the size of what ffmpeg writes is looked at.
@@ -70,7 +70,7 @@ pub fn run(
     limits: Limits,
     strict: bool,
 ) -> Result<Vec<u8>, Failure> {
-    child::wait_if_ending();
+    watched::wait_if_ending();
     if Instant::now() >= limits.deadline {
         return Err(timed_out(limits));
     }
@@ -79,11 +79,11 @@ pub fn run(
     let (stderr, their_stderr) = io::pipe().map_err(system)?;
     command.stdin(media.try_clone().map_err(system)?).stdout(their_stdout).stderr(their_stderr);
     command.current_dir(directory);
-    let (mut child, exit) = child::spawn(&mut command).map_err(system)?;
+    let (mut child, exit) = watched::spawn(&mut command).map_err(system)?;
     drop(command); // and with it our copies of the other ends
     let mut run = Run { stdout: Some(stdout), stderr: Some(stderr), out: Vec::new(), said: Vec::new() };
     let watched = run.watch(&mut child, exit.as_fd(), directory, limits);
-    child::settle(child.id(), Duration::ZERO);
+    watched::settle(child.id(), Duration::ZERO);
     let said = String::from_utf8_lossy(&run.said);
     judge(watched?, &said)?;
     match said.lines().find(|line| ENDS_EARLY.iter().any(|words| line.contains(words))) {
@@ -112,7 +112,7 @@ impl Run {
             _ = rustix::process::prlimit(Some(Pid::from_child(child)), resource, limit);
         }
         let listened = self.listen(exit, directory, limits);
-        let status = child::end(child, exit, listened.is_err());
+        let status = watched::end(child, exit, listened.is_err());
         listened?;
         status.map_err(|err| Failure::io("wait for ffmpeg", &err))
     }
@@ -123,14 +123,14 @@ impl Run {
         while !ended || self.stdout.is_some() || self.stderr.is_some() {
             let (out, err) = (self.stdout.as_ref().map(AsFd::as_fd), self.stderr.as_ref().map(AsFd::as_fd));
             let until = limits.deadline.min(Instant::now() + LOOK);
-            let ready = child::wait_ready((!ended).then_some(exit), None, out, err, Some(until));
+            let ready = watched::wait_ready((!ended).then_some(exit), None, out, err, Some(until));
             let Ready { exit, stdout, stderr, .. } = ready.map_err(|err| Failure::system("poll", err))?;
             ended |= exit;
             if stdout {
-                child::take(&mut self.stdout, |bytes| self.out.extend_from_slice(bytes))?;
+                watched::take(&mut self.stdout, |bytes| self.out.extend_from_slice(bytes))?;
             }
             if stderr {
-                child::take(&mut self.stderr, |bytes| keep(&mut self.said, bytes))?;
+                watched::take(&mut self.stderr, |bytes| keep(&mut self.said, bytes))?;
             }
             let late = looked.elapsed() >= LOOK;
             if self.out.len() as u64 > limits.max_bytes || (late && size_of(directory) > limits.max_bytes) {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use tarpipe::failure::Failure;
-use tarpipe::memory::{Budget, Held, Turn};
-use tarpipe::passed;
+use tarpipe::run::failure::Failure;
+use tarpipe::run::memory::{Budget, Held, Turn};
+use tarpipe::sample::failed;
 use tarpipe::sample::Sample;
-use tarpipe::scratch::{Scratch, remove_tree};
+use tarpipe::run::scratch::{Scratch, remove_tree};
 
 use super::choices::Rate;
 use super::clips::Clips;
@@ -76,8 +76,8 @@ impl Processed {
     /// What goes on of an item that failed: the json, with the sample that a clip was to be cut from.
     pub fn failed(&self, item_key: &str, failure: &Failure) -> Option<Sample> {
         let told = self.told.as_ref()?;
-        let mut facts = passed::facts(told);
-        passed::mark(&mut facts, failure.code, failure.what());
+        let mut facts = failed::facts(told);
+        failed::mark(&mut facts, failure.code, failure.what());
         if item_key != told.key {
             facts.insert("clip".into(), json!({"key": told.key}));
         }
@@ -96,7 +96,7 @@ impl Work {
     /// Does all that is wanted with a sample, unless a tool before this one has failed it.
     pub fn process(&self, turn: Turn, sample: Sample) -> Processed {
         let (key, source) = (sample.key.clone(), Arc::clone(&sample.source));
-        if self.wanted.pass_failed && passed::is_failed(&sample) {
+        if self.wanted.pass_failed && failed::is_failed(&sample) {
             return Processed { items: vec![Item { key, source, result: Ok(sample) }], told: None, _held: None };
         }
         let json = || sample.get("json").cloned().into_iter().collect();

@@ -3,8 +3,8 @@
 //!
 //! The figures per pixel were measured with ffmpeg 5.1 on 2 to 35 megapixels, and rounded up by a third.
 
-use tarpipe::failure::Failure;
-use tarpipe::size;
+use tarpipe::run::failure::Failure;
+use tarpipe::value::size;
 
 use super::choices::{Codec, Scale, Size};
 use super::job::Wanted;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use tarpipe::failure::Failure;
+use tarpipe::run::failure::Failure;
 
 use super::ffmpeg::{self, Limits, MEDIA};
 use super::media::Media;

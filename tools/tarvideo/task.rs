@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use tarpipe::failure::Failure;
+use tarpipe::run::failure::Failure;
 use tarpipe::sample::Sample;
 
 use super::clips::{Clip, Clips};

@@ -1,9 +1,9 @@
 //! A row as a line of JSON: key, url and caption first, then the columns that are kept.
 
-use tarpipe::expression::Expression;
-use tarpipe::name;
+use tarpipe::value::expression::Expression;
+use tarpipe::sample::member_name;
 use tarpipe::table::{Cell, Columns, Row};
-use tarpipe::template::{Template, Values};
+use tarpipe::value::template::{Template, Values};
 
 /// Which columns play a part.
 pub struct Names<'a> {
@@ -111,7 +111,7 @@ fn write_key(
             return Ok(());
         }
     };
-    name::check_key(&key).map_err(|unfit| format!("'{key}' cannot be a key: {unfit}"))?;
+    member_name::check_key(&key).map_err(|unfit| format!("'{key}' cannot be a key: {unfit}"))?;
     Cell::Text(&key).write_json(out);
     Ok(())
 }

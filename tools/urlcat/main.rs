@@ -13,10 +13,10 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use clap::Parser;
 use tarpipe::cli::{self, Outcome, Talk, Usage};
-use tarpipe::expression::Expression;
-use tarpipe::rank::Rank;
+use tarpipe::value::expression::Expression;
+use tarpipe::value::partition::Rank;
 use tarpipe::sink::{Options, Sink};
-use tarpipe::slice::Slice;
+use tarpipe::value::slice::Slice;
 use tarpipe::table::{Flow, Format, Tables};
 
 use pick::{Lines, Pick};

@@ -4,14 +4,14 @@ use std::io::Write;
 
 use anyhow::{Result, anyhow, bail};
 use tarpipe::cli::{Outcome, Usage};
-use tarpipe::expression::{Expression, from_json};
+use tarpipe::value::expression::{Expression, from_json};
 use tarpipe::messages;
 use tarpipe::random::Random;
-use tarpipe::report::Tally;
+use tarpipe::tally::Tally;
 use tarpipe::sink::Sink;
-use tarpipe::slice::Slice;
+use tarpipe::value::slice::Slice;
 use tarpipe::table::{Columns, Flow, Row, Table, Visitor};
-use tarpipe::template::Template;
+use tarpipe::value::template::Template;
 
 use super::Args;
 use super::line::{Names, Number, write_row};

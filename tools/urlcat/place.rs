@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use tarpipe::rank::Rank;
+use tarpipe::value::partition::Rank;
 
 /// A part of the rows.
 #[derive(Clone, Debug)]

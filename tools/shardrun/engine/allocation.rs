@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tarpipe::process::quote;
-use tarpipe::{messages, signals};
+use tarpipe::run::shell::quote;
+use tarpipe::messages;
+use tarpipe::run::signals;
 
 use super::slurm::{Site, prelude, worker};
 use super::submission::{Part, Submission};

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
-use tarpipe::child::{exit_of, wait_readable};
+use tarpipe::run::watched::{exit_of, wait_readable};
 use tarpipe::cli::Usage;
-use tarpipe::{messages, signals};
+use tarpipe::messages;
+use tarpipe::run::signals;
 
 use super::submission::Submission;
 use super::ties;
@@ -108,7 +109,7 @@ fn wait_for(submission: &Submission) -> Result<()> {
 /// The command that would run.
 pub fn dry_run(job: &Job) -> Result<String> {
     let submission = Submission::sketch(job);
-    let words: Vec<String> = words(job, &submission)?.iter().map(|word| tarpipe::process::quote(word)).collect();
+    let words: Vec<String> = words(job, &submission)?.iter().map(|word| tarpipe::run::shell::quote(word)).collect();
     Ok(format!("{}\n", words.join(" ")))
 }
 

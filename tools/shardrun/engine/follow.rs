@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use tarpipe::progress;
+use tarpipe::messages::progress;
 
 use crate::job::Job;
 use crate::joblog::{Record, State};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tarpipe::messages;
-use tarpipe::process::quote;
-use tarpipe::report::counted;
+use tarpipe::run::shell::quote;
+use tarpipe::tally::counted;
 
 use super::allocation;
 use super::submission::{Part, Submission, TaskState, TaskStates};

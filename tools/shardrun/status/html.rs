@@ -6,7 +6,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use tarpipe::cli::Outcome;
-use tarpipe::{sink, size};
+use tarpipe::sink;
+use tarpipe::value::size;
 
 use super::summary::{Summary, clock};
 use crate::folder::Folder;

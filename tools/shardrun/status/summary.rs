@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use tarpipe::messages::escape;
-use tarpipe::size;
+use tarpipe::value::size;
 
 use super::logs::last_line;
 use crate::joblog::{Record, State};

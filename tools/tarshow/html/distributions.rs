@@ -1,6 +1,6 @@
 //! How sizes, shapes and lengths are spread: a histogram each.
 
-use tarpipe::size;
+use tarpipe::value::size;
 
 use super::chart::{Mark, bars, bins};
 use super::histogram::Histogram;

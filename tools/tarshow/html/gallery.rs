@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tarpipe::size;
+use tarpipe::value::size;
 
 use super::facts::Exhibit;
 use super::markup::{Text, grouped};

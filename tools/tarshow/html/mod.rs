@@ -16,8 +16,8 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use tarpipe::cli::Usage;
-use tarpipe::report::Tally;
-use tarpipe::secret::mask;
+use tarpipe::tally::Tally;
+use tarpipe::messages::secret::mask;
 use tarpipe::sink::{Options, Sink};
 
 use crate::args::Args;

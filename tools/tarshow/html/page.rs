@@ -6,8 +6,8 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
-use tarpipe::report::Tally;
-use tarpipe::size;
+use tarpipe::tally::Tally;
+use tarpipe::value::size;
 
 use super::markup::{Text, grouped, percent};
 use super::reports::Report;

@@ -1,6 +1,6 @@
 //! What the reports of earlier runs say: codes of failure, and what changed along the way.
 
-use tarpipe::size;
+use tarpipe::value::size;
 
 use super::chart::{Mark, line};
 use super::markup::{Text, grouped, percent};

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use image::{ImageFormat, RgbImage};
-use tarpipe::report::Tally;
+use tarpipe::tally::Tally;
 
 use crate::args::Args;
 use crate::card::{Card, Maker};

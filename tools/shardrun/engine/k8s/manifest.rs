@@ -232,7 +232,7 @@ impl Maker<'_> {
         if worker.setup.trim().is_empty() {
             return words;
         }
-        let words: Vec<String> = words.iter().map(|word| tarpipe::process::quote(word)).collect();
+        let words: Vec<String> = words.iter().map(|word| tarpipe::run::shell::quote(word)).collect();
         vec!["bash".into(), "-c".into(), format!("{}\nexec {}", worker.setup.trim_end(), words.join(" "))]
     }
 

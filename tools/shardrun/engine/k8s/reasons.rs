@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use tarpipe::report::counted;
+use tarpipe::tally::counted;
 
 use super::{LIMIT, kubectl, look};
 use crate::ask::ask;

@@ -1,7 +1,7 @@
 //! Processes that commands started and that left their process group, as `setsid` and daemons do. A signal to the
 //! group does not reach them.
 //!
-//! Where we adopt orphans ([`crate::child::adopt_orphans`]), a stray becomes our child when its parent ends, so that
+//! Where we adopt orphans ([`crate::run::watched::adopt_orphans`]), a stray becomes our child when its parent ends, so that
 //! none is lost from sight. To which command it belongs is told by a variable in its environment, which every command
 //! is started with and hands down. A process that removed the variable belongs to the command that runs alone; where
 //! several run, it is ended with the last of them, or with us.
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getpgrp, kill_process, kill_process_group, waitpid};
 
-use crate::procfs::{self, Process};
-use crate::signals;
+use crate::run::procfs::{self, Process};
+use crate::run::signals;
 
 /// Says by which command a process was started: `RUN.MARK`, after those of the runs that this one is part of.
 const VARIABLE: &str = "TARPIPE_COMMAND";

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::cli::SharedTally;
-use crate::expression::{Expression, Value, from_json};
+use crate::value::expression::{Expression, Value, from_json};
 use crate::messages;
 use crate::sample::{Member, Sample};
 use anyhow::{Context, Result};

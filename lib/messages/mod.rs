@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::progress;
-use crate::secret;
+use crate::messages::progress;
+use crate::messages::secret;
 
 static TOOL: OnceLock<String> = OnceLock::new();
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Normal as u8);

@@ -9,7 +9,9 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{Access, access};
 use rustix::process::Signal;
 
-use crate::{child, signals, strays};
+use crate::run::watched;
+use crate::run::signals;
+use crate::run::strays;
 
 /// A running command. Dropped before [`Process::wait`], it is killed.
 pub struct Process {
@@ -29,7 +31,7 @@ impl Process {
     pub fn spawn(command: &mut Command) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
         let mark = strays::mark_feed(command.process_group(0));
-        let child = child::spawn_marked(command, mark).with_context(|| format!("cannot start {program}"))?;
+        let child = watched::spawn_marked(command, mark).with_context(|| format!("cannot start {program}"))?;
         Ok(Process { child, waited: false })
     }
 

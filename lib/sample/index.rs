@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::stream::Passing;
+use crate::sample::stream::Passing;
 
 /// The index of one shard, sample by sample.
 #[derive(Debug, Default)]

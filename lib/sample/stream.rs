@@ -7,10 +7,10 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 
 use crate::archive::{Entry, Fault, Kind, Reader, Writer};
-use crate::fields::Fields;
+use crate::sample::fields::Fields;
 use crate::messages;
-use crate::name;
-use crate::report::Tally;
+use crate::sample::member_name;
+use crate::tally::Tally;
 use crate::sample::{Member, Sample};
 use crate::source;
 
@@ -225,7 +225,7 @@ impl Stream {
                 self.leave_out(&LeftOut { entry: &entry, code, why: "it is not a regular file", harmless: true });
                 continue;
             }
-            match name::split(&entry.path) {
+            match member_name::split(&entry.path) {
                 Ok((key, field)) => {
                     let (key, field) = (key.to_owned(), field.to_owned());
                     return Ok(Some((entry, key, field)));

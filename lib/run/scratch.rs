@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 
 use crate::messages;
-use crate::owner;
-use crate::signals;
+use crate::run::owner;
+use crate::run::signals;
 
 const SHARED_MEMORY: &str = "/dev/shm";
 /// Where temporary files may go that are large or kept for long.

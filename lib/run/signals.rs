@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_pr
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
-use crate::strays::{self, Mark};
+use crate::run::strays::{self, Mark};
 
 /// What must not outlive the process.
 struct Guarded {
@@ -96,7 +96,7 @@ pub fn release_path(path: &Path) {
 }
 
 /// A child that leads a process group, ended when a signal ends the process. Of what leaves the group, nothing but such
-/// a signal ends it; [`crate::child::spawn`] does more.
+/// a signal ends it; [`crate::run::watched::spawn`] does more.
 pub fn guard_group(leader: u32) {
     guard(leader, Mark::Feed(u64::MAX));
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitStatus;
 
-use crate::process;
+use crate::run::shell;
 use rustix::io::Errno;
 
 const EXHAUSTED: &str = "exhausted";
@@ -68,5 +68,5 @@ impl fmt::Display for Failure {
 /// A failure unless a command ended well.
 pub fn check(status: ExitStatus) -> Result<(), Failure> {
     let code = if status.code().is_some() { "exit_status" } else { "signal" };
-    process::check(status).map_err(|err| Failure::new(code, err.to_string()))
+    shell::check(status).map_err(|err| Failure::new(code, err.to_string()))
 }

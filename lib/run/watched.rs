@@ -1,5 +1,5 @@
 //! A child that is watched with poll: its end, its pipes and the clock are waited for at once, and
-//! whatever it started ends with it. [`crate::process`] is for those who only read or write.
+//! whatever it started ends with it. [`crate::run::shell`] is for those who only read or write.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,10 +11,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
-use crate::failure::Failure;
-use crate::procfs::Process;
-use crate::signals;
-use crate::strays::{self, Mark};
+use crate::run::failure::Failure;
+use crate::run::procfs::Process;
+use crate::run::signals;
+use crate::run::strays::{self, Mark};
 
 /// Between the request to end and the end by force.
 const LAST_WORDS: Duration = Duration::from_millis(200);

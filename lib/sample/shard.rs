@@ -3,10 +3,10 @@
 use anyhow::{Result, bail};
 
 use crate::archive::{BLOCK, Writer};
-use crate::progress;
+use crate::messages::progress;
 use crate::sample::Sample;
 use crate::sink::{Options, Sink, Stored};
-use crate::stream::{Passing, Stream};
+use crate::sample::stream::{Passing, Stream};
 
 /// An archive being written. It exists under its name only after [`Shard::finish`].
 pub struct Shard {

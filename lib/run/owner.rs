@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::procfs;
-use crate::signals;
+use crate::run::procfs;
+use crate::run::signals;
 
 /// How long we wait, in all, for writers that were killed and still hold their locks.
 const LAST_MOMENTS: Duration = Duration::from_secs(5);
