@@ -12,50 +12,28 @@
 //! - what is **left out** of the output is either *dropped* (it was never part of a sample)
 //!   or *failed* (it was, and could not be processed).
 //!
-//! Tools depend on this crate, never on each other.
+//! Tools depend on this crate, never on each other. The modules below are listed from bottom to top: each uses only those
+//! above it in this list, and `tests/layers.rs` holds that.
 
-pub mod archive;
-pub mod child;
+pub mod archive; // tar: headers, reader, writer
 pub mod cli;
-pub mod compression;
-pub mod digest;
-pub mod duration;
-pub mod expression;
-pub mod failure;
-pub mod fields;
-pub mod guard;
-pub mod index;
+pub mod compression; // gzip, zstd, xz, bzip2, lz4: detected on input, chosen on output
+pub mod digest; // SHA-256 and fingerprints
+pub mod http; // the HTTP client of sources, sinks and stores
+pub mod location; // the names of sources and sinks, taken apart
+pub mod messages; // stderr: messages, progress, masked secrets
+pub mod random; // seeded, the same on every machine
 #[cfg(feature = "tables")]
-pub mod ledger;
-pub mod man;
-pub mod memory;
-pub mod messages;
-pub mod name;
-pub mod names;
-pub mod owner;
-pub mod passed;
-pub mod pool;
-pub mod process;
-pub mod procfs;
-pub mod progress;
-pub mod random;
-pub mod rank;
-pub mod report;
-pub mod sample;
-pub mod scratch;
-pub mod secret;
-pub mod select;
-pub mod shard;
-pub mod signals;
-pub mod sink;
-pub mod size;
-pub mod slice;
-pub mod sort;
-pub mod source;
+pub mod report; // one row per item: what became of it
+pub mod run; // signals, child processes, worker pools, memory budgets, scratch directories
+pub mod sample; // members, keys, fields, samples, streams, shards
+pub mod sink; // creates a name for writing, whole or not at all
+pub mod sort; // external sort
+pub mod source; // opens a name for reading
 #[cfg(feature = "stores")]
-pub mod store;
-mod strays;
-pub mod stream;
+pub mod store; // s3://, gs://, az://
 #[cfg(feature = "tables")]
-pub mod table;
-pub mod template;
+pub mod table; // rows in text, csv, json, parquet, arrow
+pub mod tally; // counts by reason code
+pub mod usage; // mistakes in flags
+pub mod value; // what flags are set to: sizes, durations, slices, partitions, templates, expressions // flags that tools share, `main`, exit status, manual

@@ -9,9 +9,9 @@ use arrow_array::builder::{Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use serde_json::Value;
 
-use crate::cli::Usage;
 use crate::sink::{Options, Sink};
 use crate::table::parquet::Groups;
+use crate::usage::Usage;
 
 /// A column: its name, and what it holds.
 #[derive(Clone, Copy, Debug)]

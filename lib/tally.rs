@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +79,27 @@ impl Tally {
             }
         }
         line
+    }
+}
+
+/// Counts that outlive the thread that makes them.
+#[derive(Clone, Default)]
+pub struct SharedTally(Arc<Mutex<Tally>>);
+
+impl SharedTally {
+    /// Takes the counts so far.
+    pub fn take(&self) -> Tally {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Counts something.
+    pub fn add(&self, count: impl FnOnce(&mut Tally)) {
+        count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Adds the counts of another part of the run.
+    pub fn merge(&self, other: &Tally) {
+        self.add(|tally| tally.merge(other));
     }
 }
 

@@ -23,6 +23,7 @@ mod http_versions;
 #[cfg(feature = "tarresize")]
 mod img2dataset;
 mod kills;
+mod layers;
 mod manual;
 mod namespaces;
 mod old_kernel;

@@ -8,16 +8,16 @@ use clap::Args;
 
 use super::{Samples, Usage};
 use crate::compression::Compression;
-use crate::run::memory::{self, Budget};
-use crate::messages::{self, Level};
-use crate::source::expand;
 use crate::messages::progress;
+use crate::messages::{self, Level};
+use crate::run::memory::{self, Budget};
 use crate::sample::shard::Shard;
 use crate::sink;
-use crate::value::size;
 use crate::source;
+use crate::source::expand;
 #[cfg(feature = "stores")]
 use crate::store;
+use crate::value::size;
 
 /// Where samples come from.
 #[derive(Args, Clone, Debug)]

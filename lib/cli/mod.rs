@@ -2,6 +2,7 @@
 //! status.
 
 mod groups;
+pub mod man;
 mod samples;
 
 use std::ffi::OsString;
@@ -14,18 +15,17 @@ use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::{Command, FromArgMatches, Parser};
 
-use crate::cli::man;
+use crate::messages::progress;
 use crate::messages::{self, Level};
 use crate::run::pool::Bug;
-use crate::messages::progress;
-use crate::tally::{MaxFailures, Tally};
 use crate::run::signals;
 use crate::sink::{self, ReaderLeft};
+use crate::tally::{MaxFailures, Tally};
 
-pub use groups::{
-    Decoding, Held, Input, Output, Packing, Parallel, Talk, expect_bytes, output_name, refuse_terminal,
-};
-pub use samples::{Samples, SharedTally};
+pub use crate::tally::SharedTally;
+pub use crate::usage::Usage;
+pub use groups::{Decoding, Held, Input, Output, Packing, Parallel, Talk, expect_bytes, output_name, refuse_terminal};
+pub use samples::Samples;
 
 /// How a run that came to its end went.
 #[derive(Debug, Default)]
@@ -41,18 +41,6 @@ impl From<Tally> for Outcome {
         Outcome { tally, max_failures: None }
     }
 }
-
-/// A mistake in the flags that only a look at several of them shows. Exit status 2.
-#[derive(Debug)]
-pub struct Usage(pub String);
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
 
 /// The body of every tool's `main`: parses the flags, runs, says what went wrong, and turns it
 /// into an exit status.

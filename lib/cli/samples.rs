@@ -1,13 +1,11 @@
 //! The samples of many sources, one after another.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use anyhow::Result;
 
-use crate::tally::Tally;
 use crate::sample::Sample;
-use crate::source;
 use crate::sample::stream::Stream;
+use crate::source;
+use crate::tally::SharedTally;
 
 /// Iterates over whole samples in memory. After an error it goes on with the next source, for
 /// those who can bear the loss.
@@ -20,27 +18,6 @@ pub struct Samples {
     ignore_eof: bool,
     max_sample: u64,
     tally: SharedTally,
-}
-
-/// Counts that outlive the thread that makes them.
-#[derive(Clone, Default)]
-pub struct SharedTally(Arc<Mutex<Tally>>);
-
-impl SharedTally {
-    /// Takes the counts so far.
-    pub fn take(&self) -> Tally {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Counts something.
-    pub fn add(&self, count: impl FnOnce(&mut Tally)) {
-        count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-
-    /// Adds the counts of another part of the run.
-    pub fn merge(&self, other: &Tally) {
-        self.add(|tally| tally.merge(other));
-    }
 }
 
 impl Samples {

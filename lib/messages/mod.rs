@@ -1,14 +1,18 @@
 //! The one place that writes to stderr: `tool: subject: what is wrong`, on one line.
 
 use std::borrow::Cow;
+pub mod progress;
+pub mod secret;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::messages::progress;
-use crate::messages::secret;
+use indicatif::ProgressBar;
 
+/// The bar on the screen, once there is one: it steps aside while a message is written.
+pub(crate) static BAR: OnceLock<ProgressBar> = OnceLock::new();
 static TOOL: OnceLock<String> = OnceLock::new();
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Normal as u8);
 
@@ -64,10 +68,18 @@ pub fn detail(text: &str) {
 
 fn say(text: &str) {
     let line = format!("{}: {}\n", tool(), escape(text));
-    progress::pause(|| {
+    without_bar(|| {
         // With stderr gone there is nobody left to tell.
         _ = std::io::stderr().lock().write_all(line.as_bytes());
     });
+}
+
+/// Runs `write` while the bar is off the screen.
+pub fn without_bar(write: impl FnOnce()) {
+    match BAR.get() {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
 }
 
 /// Whether a character acts on a terminal instead of appearing there: control characters (C0, DEL and C1), and marks

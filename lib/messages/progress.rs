@@ -4,13 +4,13 @@
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::fs::FileType;
 
-use crate::messages;
+use crate::messages::{self, BAR};
 use crate::value::size;
 
 static SAMPLES: AtomicU64 = AtomicU64::new(0);
@@ -20,7 +20,6 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 static TOTAL: AtomicU64 = AtomicU64::new(0);
 /// Where items are counted instead of samples and bytes: how many there are.
 static ITEMS: AtomicU64 = AtomicU64::new(0);
-static BAR: OnceLock<ProgressBar> = OnceLock::new();
 /// What a run with several phases does now, and since when.
 static PHASE: Mutex<Option<(&str, Instant)>> = Mutex::new(None);
 
@@ -96,14 +95,6 @@ pub fn start(asked: bool) {
 pub fn stop() {
     if let Some(bar) = BAR.get() {
         bar.finish_and_clear();
-    }
-}
-
-/// Runs `write` while the bar is off the screen.
-pub fn pause(write: impl FnOnce()) {
-    match BAR.get() {
-        Some(bar) => bar.suspend(write),
-        None => write(),
     }
 }
 

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{Access, access};
 use rustix::process::Signal;
 
-use crate::run::watched;
 use crate::run::signals;
 use crate::run::strays;
+use crate::run::watched;
 
 /// A running command. Dropped before [`Process::wait`], it is killed.
 pub struct Process {

@@ -166,6 +166,18 @@ pub fn is_ending() -> bool {
     guarded().ending
 }
 
+type AtEnd = MutexGuard<'static, Vec<fn()>>;
+
+fn at_end() -> AtEnd {
+    static AT_END: Mutex<Vec<fn()>> = Mutex::new(Vec::new());
+    AT_END.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has `end` called once by [`clean_up`], after children and paths: an upper layer drops there what only it knows.
+pub fn call_at_end(end: fn()) {
+    at_end().push(end);
+}
+
 /// Ends every guarded child, removes every guarded path and aborts every upload. `cli::main` calls it for a run that
 /// fails, while other threads may still be at work. Nothing may be started afterwards.
 pub fn clean_up() {
@@ -195,8 +207,7 @@ pub fn clean_up() {
     }
     strays::kill_all();
     paths.iter().for_each(|path| remove(path));
-    #[cfg(feature = "stores")]
-    crate::store::abort_all();
+    at_end().drain(..).for_each(|end| end());
 }
 
 /// Removes a file or a whole directory. A thread that has not noticed the end yet may still put

@@ -1,5 +1,13 @@
 //! A sample in memory: what the tools that look into samples work on.
 
+pub mod failed;
+pub mod fields;
+pub mod index;
+pub mod member_name;
+pub mod select;
+pub mod shard;
+pub mod stream;
+
 use std::io::{self, Write};
 use std::sync::Arc;
 

@@ -3,10 +3,10 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::cli::SharedTally;
-use crate::value::expression::{Expression, Value, from_json};
 use crate::messages;
 use crate::sample::{Member, Sample};
+use crate::tally::SharedTally;
+use crate::value::expression::{Expression, Value, from_json};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value as Json};
 

@@ -5,8 +5,8 @@ use anyhow::{Result, bail};
 use crate::archive::{BLOCK, Writer};
 use crate::messages::progress;
 use crate::sample::Sample;
-use crate::sink::{Options, Sink, Stored};
 use crate::sample::stream::{Passing, Stream};
+use crate::sink::{Options, Sink, Stored};
 
 /// An archive being written. It exists under its name only after [`Shard::finish`].
 pub struct Shard {

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 
 use crate::archive::{Entry, Fault, Kind, Reader, Writer};
-use crate::sample::fields::Fields;
+use crate::location;
 use crate::messages;
+use crate::sample::fields::Fields;
 use crate::sample::member_name;
-use crate::tally::Tally;
 use crate::sample::{Member, Sample};
 use crate::source;
+use crate::tally::Tally;
 
 /// So many bytes of headers are not counted against the limit of a sample.
 const HEADERS: u64 = 1 << 20;
@@ -70,14 +71,14 @@ pub struct Passing<'a> {
 impl Stream {
     /// Opens a source, decompressed, as a stream of samples.
     pub fn open(name: &str, ignore_eof: bool) -> Result<Self> {
-        let input = source::open(name).map_err(|err| err.context(source::display(name)))?;
+        let input = source::open(name).map_err(|err| err.context(location::display(name)))?;
         Ok(Stream::new(name, Reader::new(input, ignore_eof)))
     }
 
     /// The samples of an archive; `name` is what messages call it.
     pub fn new(name: &str, reader: Reader) -> Self {
         Stream {
-            name: source::display(name).into(),
+            name: location::display(name).into(),
             reader,
             pending: None,
             fields: Fields::default(),

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use super::command_of;
-use crate::source;
+use crate::location;
 #[cfg(feature = "stores")]
 use crate::store;
 
@@ -19,15 +19,15 @@ use crate::store;
 pub fn existing(prefix: &str) -> Result<BTreeMap<String, u64>> {
     let is_command = command_of(prefix).is_some();
     #[cfg(feature = "stores")]
-    if source::is_object(prefix) && !is_command {
+    if location::is_object(prefix) && !is_command {
         return Ok(store::list(prefix).with_context(|| prefix.to_owned())?.into_iter().collect());
     }
-    if is_command || !source::is_path(prefix) {
+    if is_command || !location::is_path(prefix) {
         bail!("{prefix}: cannot be listed");
     }
     let mut found = BTreeMap::new();
-    let before = &prefix[..prefix.len() - source::path_of(prefix).len()];
-    walk(source::path_of(prefix), before, &mut found).with_context(|| prefix.to_owned())?;
+    let before = &prefix[..prefix.len() - location::path_of(prefix).len()];
+    walk(location::path_of(prefix), before, &mut found).with_context(|| prefix.to_owned())?;
     Ok(found)
 }
 

@@ -19,6 +19,7 @@ use anyhow::{Context, Error, Result, bail};
 
 use crate::compression::{Compression, Encoder};
 use crate::digest::Digest;
+use crate::location;
 use crate::run::shell::Process;
 use crate::source;
 #[cfg(feature = "stores")]
@@ -223,12 +224,12 @@ impl Place {
             source::widen_pipe(&stdin);
             return Ok(Place::Command(stdin, process));
         }
-        match source::scheme(name) {
+        match location::scheme(name) {
             Some("http" | "https") => Ok(Place::Put(put::Upload::start(name)?)),
             #[cfg(feature = "stores")]
             Some("s3" | "gs" | "az") => Ok(Place::Store(Box::new(store::Upload::start(name)?))),
-            Some(scheme) if scheme != "file" => bail!(source::no_client("GCREATE", scheme)),
-            _ => Place::of_path(source::path_of(name).as_ref()),
+            Some(scheme) if scheme != "file" => bail!(location::no_client("GCREATE", scheme)),
+            _ => Place::of_path(location::path_of(name).as_ref()),
         }
     }
 
@@ -263,22 +264,22 @@ impl Place {
 /// The script behind `pipe:COMMAND`, `|COMMAND` or a scheme with a command of its own.
 fn command_of(name: &str) -> Option<String> {
     let script = name.strip_prefix("pipe:").or_else(|| name.strip_prefix('|'));
-    script.map(str::to_owned).or_else(|| source::command_for("GCREATE", name))
+    script.map(str::to_owned).or_else(|| location::command_for("GCREATE", name))
 }
 
 /// Whether what is written to a name goes to our own stdout: `-`, `/dev/stdout`, `/dev/fd/1` or a link to one of them.
 pub fn is_stdout(name: &str) -> bool {
-    let is_descriptor = || Descriptor::of(source::path_of(name).as_ref()) == Some(Descriptor::Stdout);
-    name == "-" || (!is_command(name) && source::is_path(name) && is_descriptor())
+    let is_descriptor = || Descriptor::of(location::path_of(name).as_ref()) == Some(Descriptor::Stdout);
+    name == "-" || (!is_command(name) && location::is_path(name) && is_descriptor())
 }
 
 /// Says why nothing can be written under a name, where the name alone shows it: it is empty, or that of a directory.
 pub fn check_name(name: &str) -> Result<(), String> {
-    let path = source::path_of(name);
+    let path = location::path_of(name);
     if path.is_empty() {
         return Err("an output needs a name".into());
     }
-    if is_command(name) || !source::is_path(name) {
+    if is_command(name) || !location::is_path(name) {
         return Ok(());
     }
     match Path::new(path).is_dir() {

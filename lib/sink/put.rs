@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, anyhow, bail};
 use ureq::SendBody;
 
+use crate::http;
 use crate::source;
 
 /// A PUT in progress, fed through a pipe by the thread that writes.
@@ -70,10 +71,10 @@ impl Read for Body {
 
 fn put(url: &str, body: Body) -> Result<()> {
     // A redirected PUT would become a GET, and its answer would be taken for that to the upload.
-    let request = source::agent().put(url).config().max_redirects(0).build();
+    let request = http::agent().put(url).config().max_redirects(0).build();
     let request = request.header("Content-Type", "application/x-tar");
     let response =
-        request.send(SendBody::from_owned_reader(body)).map_err(|err| anyhow!(source::transport_error(err)))?;
+        request.send(SendBody::from_owned_reader(body)).map_err(|err| anyhow!(http::transport_error(err)))?;
     if !response.status().is_success() {
         bail!("the server answers {}", response.status());
     }

@@ -5,6 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 
+use crate::location;
 use crate::source;
 #[cfg(feature = "stores")]
 use crate::store;
@@ -40,7 +41,7 @@ pub fn expand(spec: &str) -> Result<Vec<String>> {
 pub fn from_file(file: &str) -> Result<Vec<String>> {
     let mut text = String::new();
     let read = source::open(file).and_then(|mut list| Ok(std::io::Read::read_to_string(&mut list, &mut text)?));
-    read.with_context(|| source::display(file))?;
+    read.with_context(|| location::display(file))?;
     let mut names = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         names.extend(expand(line)?);
@@ -51,7 +52,7 @@ pub fn from_file(file: &str) -> Result<Vec<String>> {
 /// Whether only the store knows what a name stands for; a site's own client may know other rules.
 #[cfg(feature = "stores")]
 fn is_listed(name: &str) -> bool {
-    store::is_pattern(name) && source::command_for("GOPEN", name).is_none()
+    store::is_pattern(name) && location::command_for("GOPEN", name).is_none()
 }
 
 #[cfg(feature = "stores")]

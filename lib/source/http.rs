@@ -1,52 +1,25 @@
 //! A download that survives dropped connections: it asks for the rest by range.
 
 use std::io::{self, Read};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use ureq::http::{Response, StatusCode, header};
-use ureq::{Agent, Body, BodyReader};
+use ureq::{Body, BodyReader};
 
 use super::version::{Version, text};
 use crate::digest::Digest;
+use crate::http::{agent, transport_error};
 use crate::messages;
 
 /// Attempts in a row that bring nothing before a download is given up.
 const ATTEMPTS: u32 = 6;
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// A connection that says nothing for so long is taken for dropped.
-const STALL: Duration = Duration::from_secs(60);
-
-/// The client that all sources and sinks share. Statuses are answers, not errors.
-pub(crate) fn agent() -> &'static Agent {
-    static AGENT: OnceLock<Agent> = OnceLock::new();
-    AGENT.get_or_init(|| {
-        let tls = ureq::tls::TlsConfig::builder().root_certs(ureq::tls::RootCerts::PlatformVerifier).build();
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_connect(Some(Duration::from_secs(20)))
-            .timeout_per_read(Some(STALL))
-            .timeout_per_write(Some(STALL))
-            .user_agent(concat!("tarpipe/", env!("CARGO_PKG_VERSION")))
-            .tls_config(tls)
-            .build();
-        config.into()
-    })
-}
 
 /// Whether asking again may help.
 fn is_transient(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::REQUEST_TIMEOUT
-}
-
-/// What the client says of a connection, without its own prefixes.
-pub(crate) fn transport_error(err: ureq::Error) -> String {
-    match err {
-        ureq::Error::Io(err) => err.to_string(),
-        err => err.to_string(),
-    }
 }
 
 /// The body of one URL, read as if nothing could interrupt it.

@@ -5,6 +5,7 @@
 //! `hf://` is the Hugging Face hub; any `SCHEME://` is handed to the command in `GOPEN_<SCHEME>`, if
 //! there is one, where `{}` stands for the name; all else is a path.
 
+pub mod expand;
 mod hf;
 mod http;
 mod version;
@@ -18,20 +19,18 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::compression;
-use crate::run::shell::{self, Process};
+use crate::location;
 use crate::messages::progress;
-use crate::messages::secret;
+use crate::run::shell::Process;
 #[cfg(feature = "stores")]
 use crate::store;
-
-pub(crate) use http::{agent, transport_error};
 
 /// Pipes are made this large where the kernel grants it: fewer switches between stages.
 const PIPE_BYTES: usize = 1 << 20;
 
 /// Opens a name for reading, decompressed.
 pub fn open(name: &str) -> Result<Box<dyn Read + Send>> {
-    Ok(compression::decoder_for(path_of(name), open_raw(name)?)?)
+    Ok(compression::decoder_for(location::path_of(name), open_raw(name)?)?)
 }
 
 /// Opens a name for reading, as it is stored.
@@ -60,16 +59,16 @@ fn open_uncounted(name: &str) -> Result<Box<dyn Read + Send>> {
     if let Some(script) = name.strip_prefix("pipe:") {
         return Ok(Box::new(Piped::start(script)?));
     }
-    if let Some(script) = command_for("GOPEN", name) {
+    if let Some(script) = location::command_for("GOPEN", name) {
         return Ok(Box::new(Piped::start(&script)?));
     }
-    match scheme(name) {
+    match location::scheme(name) {
         Some("http" | "https") => Ok(Box::new(http::Download::start(name, None)?)),
         Some("hf") => open_on_hub(name),
         #[cfg(feature = "stores")]
         Some("s3" | "gs" | "az") => Ok(Box::new(store::Download::start(name)?)),
-        Some(scheme) if scheme != "file" => bail!(no_client("GOPEN", scheme)),
-        _ => Ok(Box::new(open_file(path_of(name))?)),
+        Some(scheme) if scheme != "file" => bail!(location::no_client("GOPEN", scheme)),
+        _ => Ok(Box::new(open_file(location::path_of(name))?)),
     }
 }
 
@@ -77,7 +76,7 @@ fn open_uncounted(name: &str) -> Result<Box<dyn Read + Send>> {
 /// ahead, and only a few; for all others it does nothing.
 #[cfg(feature = "stores")]
 pub fn prefetch(name: &str) {
-    if is_object(name) && command_for("GOPEN", name).is_none() {
+    if location::is_object(name) && location::command_for("GOPEN", name).is_none() {
         store::prefetch(name);
     }
 }
@@ -88,8 +87,8 @@ pub fn prefetch(_name: &str) {}
 
 /// Whether a name gives the same bytes when it is opened once more, at no great cost.
 pub fn can_be_read_again(name: &str) -> bool {
-    let is_stored = cfg!(feature = "stores") && is_object(name);
-    is_stored || std::path::Path::new(path_of(name)).is_file()
+    let is_stored = cfg!(feature = "stores") && location::is_object(name);
+    is_stored || std::path::Path::new(location::path_of(name)).is_file()
 }
 
 /// How many bytes the name holds as stored, where that costs nothing to know.
@@ -98,53 +97,8 @@ pub fn stored_bytes(name: &str) -> Option<u64> {
         let stdin = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
         return stdin.metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
     }
-    let found = std::fs::metadata(path_of(name)).ok()?;
+    let found = std::fs::metadata(location::path_of(name)).ok()?;
     found.is_file().then_some(found.len())
-}
-
-/// What messages call a source, and what samples say of where they are from.
-pub fn display(name: &str) -> String {
-    if name == "-" { "stdin".into() } else { secret::mask(name).into_owned() }
-}
-
-/// The part before `://`, or `file` for `file:PATH`.
-pub fn scheme(name: &str) -> Option<&str> {
-    if name.starts_with("file:") {
-        return Some("file");
-    }
-    let (scheme, _) = name.split_once("://")?;
-    let plain = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
-    (plain && !scheme.is_empty()).then_some(scheme)
-}
-
-/// Whether a name stands for an object, or a part of such a name.
-pub fn is_object(name: &str) -> bool {
-    matches!(scheme(name), Some("s3" | "gs" | "az"))
-}
-
-/// Whether a name is that of a file here.
-pub fn is_path(name: &str) -> bool {
-    name != "-" && !name.starts_with("pipe:") && scheme(name).is_none_or(|scheme| scheme == "file")
-}
-
-/// The path behind a plain name or a `file:` name.
-pub fn path_of(name: &str) -> &str {
-    match name.strip_prefix("file:") {
-        Some(rest) => rest.strip_prefix("//").filter(|path| path.starts_with('/')).unwrap_or(rest),
-        None => name,
-    }
-}
-
-/// The command that the environment names for this scheme, with the name put in.
-pub(crate) fn command_for(variable: &str, name: &str) -> Option<String> {
-    let scheme = scheme(name)?.to_ascii_uppercase().replace(['+', '-', '.'], "_");
-    let command = std::env::var(format!("{variable}_{scheme}")).ok()?;
-    Some(shell::fill(&command, &["{url}", "{}"], name))
-}
-
-pub(crate) fn no_client(variable: &str, scheme: &str) -> String {
-    let variable = format!("{variable}_{}", scheme.to_ascii_uppercase());
-    format!("no client for {scheme}:// (set {variable} to a command, with {{}} for the name)")
 }
 
 fn stdin() -> Result<Box<dyn Read + Send>> {
@@ -246,17 +200,6 @@ mod tests {
             }
         }
         assert_eq!(Patient(Interrupted(0)).read(&mut [0; 5]).unwrap(), 5);
-    }
-
-    #[test]
-    fn schemes_are_told_from_paths() {
-        assert_eq!(scheme("http://h/x"), Some("http"));
-        assert_eq!(scheme("file:/x"), Some("file"));
-        assert_eq!(scheme("a/b://c"), None);
-        assert_eq!(scheme("plain.tar"), None);
-        assert_eq!(path_of("file:///a/b"), "/a/b");
-        assert_eq!(path_of("file:a/b"), "a/b");
-        assert_eq!(path_of("a/b"), "a/b");
     }
 
     #[test]

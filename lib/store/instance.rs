@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::source;
+use crate::http;
 
 /// The service is on the same host: it answers at once or not at all.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -14,19 +14,19 @@ pub(super) fn is_amazon(address: Option<&str>) -> bool {
         return false;
     }
     let url = format!("{}/latest/api/token", address.unwrap_or(ADDRESS));
-    let request = source::agent().put(url).header("X-aws-ec2-metadata-token-ttl-seconds", "60");
+    let request = http::agent().put(url).header("X-aws-ec2-metadata-token-ttl-seconds", "60");
     let answer = request.config().timeout_global(Some(PATIENCE)).proxy(None).build().send_empty();
     answer.is_ok_and(|answer| answer.status().is_success())
 }
 
 pub(super) fn is_google() -> bool {
-    let request = source::agent().get(format!("{ADDRESS}/computeMetadata/v1/")).header("Metadata-Flavor", "Google");
+    let request = http::agent().get(format!("{ADDRESS}/computeMetadata/v1/")).header("Metadata-Flavor", "Google");
     let answer = request.config().timeout_global(Some(PATIENCE)).proxy(None).build().call();
     answer.is_ok_and(|answer| answer.status().is_success())
 }
 
 pub(super) fn is_azure() -> bool {
-    let request = source::agent().get(format!("{ADDRESS}/metadata/versions")).header("Metadata", "true");
+    let request = http::agent().get(format!("{ADDRESS}/metadata/versions")).header("Metadata", "true");
     let answer = request.config().timeout_global(Some(PATIENCE)).proxy(None).build().call();
     answer.is_ok_and(|answer| answer.status().is_success())
 }

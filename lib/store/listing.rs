@@ -7,7 +7,7 @@ use object_store::list::{PaginatedListOptions, PaginatedListResult};
 
 use super::error::explained;
 use super::{client, runtime, split};
-use crate::source;
+use crate::location;
 
 /// Wildcards that stop at slashes, as in a shell.
 const MATCHING: MatchOptions =
@@ -15,7 +15,8 @@ const MATCHING: MatchOptions =
 
 /// Whether a name stands for several objects: it has a wildcard, or ends with a slash.
 pub(crate) fn is_pattern(name: &str) -> bool {
-    source::is_object(name) && split(name).is_ok_and(|(_, _, key)| first_wildcard(key).is_some() || key.ends_with('/'))
+    location::is_object(name)
+        && split(name).is_ok_and(|(_, _, key)| first_wildcard(key).is_some() || key.ends_with('/'))
 }
 
 /// The names that a pattern matches, or all below a name that ends with a slash, sorted. None at

@@ -24,7 +24,7 @@ use object_store::path::Path;
 
 pub(crate) use download::{Download, prefetch};
 pub(crate) use listing::{expand, is_pattern, list};
-pub(crate) use upload::{Upload, abort_all};
+pub(crate) use upload::Upload;
 
 use client::Bucket;
 

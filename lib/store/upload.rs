@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -87,6 +87,8 @@ fn busy() -> MutexGuard<'static, usize> {
 
 impl Upload {
     pub(crate) fn start(name: &str) -> Result<Self> {
+        static ON_THE_WAY_OUT: Once = Once::new();
+        ON_THE_WAY_OUT.call_once(|| signals::call_at_end(abort_all));
         let place = Place::of(name)?;
         record::abort_abandoned();
         Ok(Upload { name: name.into(), place, buf: Vec::new(), parts: None })
@@ -220,7 +222,7 @@ pub(super) fn abort(place: Place, id: MultipartId) -> Result<()> {
 }
 
 /// Aborts every upload that is not finished, on the way out of a run that was ended; also those that are just beginning.
-pub(crate) fn abort_all() {
+fn abort_all() {
     let until = Instant::now() + ABORT_PATIENCE;
     loop {
         let all = std::mem::take(&mut *live());

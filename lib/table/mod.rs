@@ -26,6 +26,7 @@ use std::ops::ControlFlow;
 
 use anyhow::{Context, Result};
 
+use crate::location;
 use crate::source;
 
 pub use cell::Cell;
@@ -129,7 +130,7 @@ impl Table {
                 ),
             }
         };
-        table().with_context(|| source::display(name))
+        table().with_context(|| location::display(name))
     }
 
     /// A table from a decompressed stream. Parquet and arrow need to seek: they are copied to an
@@ -196,7 +197,7 @@ fn peek<R: Read>(mut stream: R) -> io::Result<(Vec<u8>, R)> {
 
 /// The file behind a name, if it starts as its decompressed stream does: if it is not compressed.
 fn plain_file(name: &str, head: &[u8]) -> Option<File> {
-    let mut file = File::open(source::path_of(name)).ok().filter(|_| name != "-")?;
+    let mut file = File::open(location::path_of(name)).ok().filter(|_| name != "-")?;
     let mut start = [0; 8];
     let read = file.metadata().ok().filter(|found| found.is_file()).and_then(|_| file.read(&mut start).ok())?;
     file.seek(SeekFrom::Start(0)).ok()?;

@@ -4,9 +4,9 @@ use std::io::{Cursor, IsTerminal, stdin};
 use std::path::Path;
 
 use super::{Columns, Flow, Format, Row, Table, Visitor};
-use crate::cli::Usage;
+use crate::location;
 use crate::source::expand;
-use crate::source;
+use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
 
 /// Names of tables, and rows that were named in their place.
@@ -31,7 +31,7 @@ impl Tables {
                 continue;
             }
             let mut names = expand::expand(spec)?;
-            if spec.ends_with('/') && matches!(source::scheme(spec), Some("s3" | "gs" | "az")) {
+            if spec.ends_with('/') && matches!(location::scheme(spec), Some("s3" | "gs" | "az")) {
                 // All that is below in a store; as in a folder on disk, the tables count.
                 names.retain(|name| Format::from_suffix(name).is_some());
             }
@@ -121,7 +121,7 @@ impl Visitor for Count {
 impl Part {
     fn name(&self) -> String {
         match self {
-            Part::Table(name) => source::display(name),
+            Part::Table(name) => location::display(name),
             Part::Urls(urls) => urls.lines().next().unwrap_or_default().into(),
         }
     }
@@ -129,16 +129,16 @@ impl Part {
 
 /// Whether an argument is a URL to fetch rather than a table to read.
 fn is_row(spec: &str, format: Option<Format>) -> bool {
-    let is_web = matches!(source::scheme(spec), Some("http" | "https"));
+    let is_web = matches!(location::scheme(spec), Some("http" | "https"));
     is_web && format.is_none() && Format::from_suffix(spec).is_none()
 }
 
 /// The tables behind a name: itself, those in a folder, or those that a glob matches.
 fn files(name: &str) -> Result<Vec<String>> {
-    if !source::is_path(name) {
+    if !location::is_path(name) {
         return Ok(vec![name.to_owned()]);
     }
-    let path = source::path_of(name);
+    let path = location::path_of(name);
     if Path::new(path).is_dir() {
         return in_folder(path);
     }

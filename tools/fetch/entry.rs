@@ -1,8 +1,8 @@
 //! A row of the report: what became of one row of the table.
 
 use serde_json::{Value, json};
-use tarpipe::report::Column;
 use tarpipe::messages::secret::mask_users;
+use tarpipe::report::Column;
 
 use super::attempt::Job;
 use super::failure::{Code, Failure};

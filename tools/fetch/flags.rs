@@ -9,9 +9,9 @@ use clap::{Parser, ValueEnum};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper_util::client::proxy::matcher::Matcher;
 use tarpipe::cli::{self, Parallel, Talk, Usage};
+use tarpipe::source::expand;
 use tarpipe::tally::MaxFailures;
 use tarpipe::value::duration;
-use tarpipe::source::expand;
 use tarpipe::value::size;
 
 use super::address::Rules;

@@ -44,8 +44,8 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use tarpipe::cli::{self, Outcome};
-use tarpipe::run::pool::Bug;
 use tarpipe::messages;
+use tarpipe::run::pool::Bug;
 use tarpipe::run::signals;
 use tokio::sync::{mpsc, watch};
 

@@ -2,12 +2,12 @@
 
 use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
-use tarpipe::sample::{Member, Sample};
-use tarpipe::messages::secret::mask_users;
-use tarpipe::sample::shard::Shard;
 use tarpipe::messages;
-use tarpipe::sample::member_name;
+use tarpipe::messages::secret::mask_users;
 use tarpipe::sample::failed;
+use tarpipe::sample::member_name;
+use tarpipe::sample::shard::Shard;
+use tarpipe::sample::{Member, Sample};
 
 use super::attempt::{File, Job};
 use super::entry::final_url;

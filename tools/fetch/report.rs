@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io;
 
 use anyhow::{Context, Result};
+use tarpipe::location;
 use tarpipe::report::Ledger;
 use tarpipe::run::scratch::Scratch;
 use tarpipe::sink::{self, Sink};
-use tarpipe::source;
 
 use super::entry::{Entry, HANDED_ON, SUCCESS};
 use super::failure::Code;
@@ -102,9 +102,9 @@ fn is_passing(name: &str) -> bool {
 
 /// Whether a name is that of a file, which appears when it is finished and not before.
 fn is_file(name: &str) -> bool {
-    is_path(name) && std::fs::metadata(source::path_of(name)).map_or(true, |found| found.is_file() || found.is_dir())
+    is_path(name) && std::fs::metadata(location::path_of(name)).map_or(true, |found| found.is_file() || found.is_dir())
 }
 
 fn is_path(name: &str) -> bool {
-    name != "-" && !sink::is_command(name) && source::scheme(name).is_none_or(|scheme| scheme == "file")
+    name != "-" && !sink::is_command(name) && location::scheme(name).is_none_or(|scheme| scheme == "file")
 }

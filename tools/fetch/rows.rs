@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
-use tarpipe::run::pool::Bug;
-use tarpipe::table::{Columns, Flow, Row as Line, Table, Visitor};
 use tarpipe::digest;
+use tarpipe::location;
+use tarpipe::run::pool::Bug;
 use tarpipe::source;
+use tarpipe::table::{Columns, Flow, Row as Line, Table, Visitor};
 use tokio::sync::mpsc;
 
 use super::entry::{HANDED_ON, SUCCESS, UNREAD};
@@ -52,8 +53,8 @@ impl Reader {
 /// Starts to read. With a report, only the rows that it does not list as kept go on.
 pub fn start(name: String, report: Option<&str>, out: mpsc::Sender<Vec<Row>>, extent: Arc<Extent>) -> Result<Reader> {
     let earlier = report.map(Earlier::read).transpose()?;
-    let stream = source::open(&name).with_context(|| source::display(&name))?;
-    let read = move || read(stream, earlier.as_ref(), &out, &extent).with_context(|| source::display(&name));
+    let stream = source::open(&name).with_context(|| location::display(&name))?;
+    let read = move || read(stream, earlier.as_ref(), &out, &extent).with_context(|| location::display(&name));
     let thread = std::thread::Builder::new().name("rows".into()).spawn(read).context("cannot start a thread")?;
     Ok(Reader(thread))
 }
@@ -123,7 +124,7 @@ impl Keys {
         let table = Table::open(report, None)?;
         let mut keys = Keys { are_kept, found: HashSet::new(), is_partial: false };
         let columns = Columns::Named(vec!["key".into(), "status".into()]);
-        _ = table.visit(&columns, &mut keys).with_context(|| source::display(report))?;
+        _ = table.visit(&columns, &mut keys).with_context(|| location::display(report))?;
         Ok(keys)
     }
 }

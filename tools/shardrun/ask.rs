@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
-use tarpipe::run::watched::{exit_of, wait_readable};
 use tarpipe::run::signals;
+use tarpipe::run::watched::{exit_of, wait_readable};
 
 /// Where each program comes from.
 const SOURCES: [(&str, &str); 7] = [

@@ -10,11 +10,11 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tarpipe::run::watched::{self, wait_readable};
 use tarpipe::compression::{self, Compression};
+use tarpipe::location;
 use tarpipe::run::shell;
+use tarpipe::run::watched::{self, wait_readable};
 use tarpipe::sink::{Options, Sink};
-use tarpipe::source;
 
 use crate::samples;
 
@@ -108,7 +108,7 @@ impl Attempt<'_> {
     }
 
     fn check_also(&self) -> Result<(), Failure> {
-        match self.also.iter().find(|name| !std::fs::exists(source::path_of(name)).unwrap_or(false)) {
+        match self.also.iter().find(|name| !std::fs::exists(location::path_of(name)).unwrap_or(false)) {
             None => Ok(()),
             Some(name) => Err(Failure::new("missing", format!("the pipeline did not write {name}"))),
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result, bail};
+use tarpipe::location;
 use tarpipe::source;
 
 use crate::item::Head;
@@ -55,7 +56,7 @@ pub fn read(name: &str, task: usize) -> Result<(Head, Task)> {
         true => file_of(Path::new(name), task)?,
         false => (name.to_owned(), task),
     };
-    read_one(source::open(&name)?, skip).with_context(|| source::display(&name))
+    read_one(source::open(&name)?, skip).with_context(|| location::display(&name))
 }
 
 fn read_one(input: impl Read, skip: usize) -> Result<(Head, Task)> {

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use tarpipe::location;
 use tarpipe::messages;
 use tarpipe::sink;
-use tarpipe::source;
 
 use crate::item::is_path;
 use crate::items::{Item, Items};
@@ -59,7 +59,7 @@ impl Listings {
         if self.remote || !is_path(name) {
             return Ok(None);
         }
-        let path = Path::new(source::path_of(name));
+        let path = Path::new(location::path_of(name));
         let (Some(folder), Some(file)) = (path.parent(), path.file_name()) else { return Ok(Some(false)) };
         if let Some(names) = self.folders.get(folder) {
             return Ok(Some(names.contains(file)));
@@ -88,7 +88,7 @@ fn list(folder: &Path) -> Result<HashSet<OsString>> {
 
 /// Lists each bucket that outputs go to: what starts as all of them do.
 fn buckets(output: &Template, items: &Items) -> BTreeMap<String, BTreeMap<String, u64>> {
-    if output.start().is_some_and(|start| !source::is_object(start)) {
+    if output.start().is_some_and(|start| !location::is_object(start)) {
         return BTreeMap::new(); // no need to look at every name
     }
     let mut prefixes: BTreeMap<String, String> = BTreeMap::new();
@@ -113,7 +113,7 @@ fn buckets(output: &Template, items: &Items) -> BTreeMap<String, BTreeMap<String
 
 /// Scheme and bucket of an object's name.
 fn bucket_of(name: &str) -> Option<&str> {
-    let slash = name.match_indices('/').nth(2).filter(|_| source::is_object(name));
+    let slash = name.match_indices('/').nth(2).filter(|_| location::is_object(name));
     slash.map(|(at, _)| &name[..at])
 }
 

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use tarpipe::location;
 use tarpipe::messages;
 use tarpipe::run::shell;
 use tarpipe::sink;
-use tarpipe::source;
 
 use crate::attempt::{Attempt, Failure, Made};
 use crate::folder::Folder;
@@ -123,7 +123,7 @@ impl Runner {
 
     /// Whether an item's files are all there: another copy of its task may have written them.
     fn exist(&self, output: &str, also: &[String]) -> bool {
-        let is_there = match source::is_object(output) {
+        let is_there = match location::is_object(output) {
             true => self.is_task && is_stored(output),
             false => is_file(output),
         };
@@ -163,7 +163,7 @@ impl Runner {
 }
 
 fn is_file(name: &str) -> bool {
-    is_path(name) && fs::metadata(source::path_of(name)).is_ok_and(|found| found.is_file())
+    is_path(name) && fs::metadata(location::path_of(name)).is_ok_and(|found| found.is_file())
 }
 
 fn note(record: &mut Record, result: Result<Made, Failure>) {
@@ -209,7 +209,7 @@ fn is_stored(name: &str) -> bool {
 
 /// Whether a name is a path, rather than a command or a URL.
 pub fn is_path(name: &str) -> bool {
-    !sink::is_command(name) && source::is_path(name)
+    !sink::is_command(name) && location::is_path(name)
 }
 
 /// The file is appended to: another copy of this task may write to it at the same time.

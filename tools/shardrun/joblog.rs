@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use tarpipe::run::owner;
 use tarpipe::messages::secret::mask;
+use tarpipe::run::owner;
 
 use crate::folder::Folder;
 use crate::items::Item;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tarpipe::archive::Reader;
 use tarpipe::compression;
-use tarpipe::sink::Sink;
 use tarpipe::sample::stream::Stream;
+use tarpipe::sink::Sink;
 
 /// What came through.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use tarpipe::cli::Usage;
-use tarpipe::value::duration;
 use tarpipe::tally::MaxFailures;
+use tarpipe::value::duration;
 
 use crate::item::Limits;
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::{self, Signal};
 use tarpipe::cli::Outcome;
-use tarpipe::random::Random;
-use tarpipe::tally::{MaxFailures, Tally};
 use tarpipe::messages;
+use tarpipe::random::Random;
 use tarpipe::run::signals;
+use tarpipe::tally::{MaxFailures, Tally};
 
 use crate::bundle::{self, Task};
 use crate::folder::Folder;

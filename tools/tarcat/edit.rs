@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, anyhow, bail};
 use regex::Regex;
-use tarpipe::sample::member_name;
 use tarpipe::sample::Sample;
+use tarpipe::sample::member_name;
 use tarpipe::value::template::{Template, Values};
 
 /// Fields to keep, each under a name and with what it may be called in the sample.

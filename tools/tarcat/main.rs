@@ -11,13 +11,13 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use tarpipe::cli::{self, Held, Input, Outcome, Output, Parallel, Samples, SharedTally, Talk, Usage};
 use tarpipe::messages;
-use tarpipe::value::partition::Rank;
 use tarpipe::sample::Sample;
 use tarpipe::sample::select::Select;
 use tarpipe::sample::shard::Shard;
-use tarpipe::value::slice::Slice;
-use tarpipe::source;
 use tarpipe::sample::stream::Stream;
+use tarpipe::source;
+use tarpipe::value::partition::Rank;
+use tarpipe::value::slice::Slice;
 
 use edit::{Fields, Rekey, drop_fields};
 use order::{Mix, Shuffle};

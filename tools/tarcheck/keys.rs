@@ -8,8 +8,8 @@ use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
 use anyhow::{Context, Result};
 use tarpipe::digest;
-use tarpipe::source;
 use tarpipe::sample::stream::Stream;
+use tarpipe::source;
 
 use crate::verdict::{Finding, Verdict};
 

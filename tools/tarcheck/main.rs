@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Result, bail};
 use clap::Parser;
 use tarpipe::cli::{self, Input, Outcome, Parallel, Talk};
-use tarpipe::sample::index;
 use tarpipe::messages;
 use tarpipe::run::pool::{self, Limits};
-use tarpipe::tally::counted;
+use tarpipe::sample::index;
 use tarpipe::sink;
 use tarpipe::source;
+use tarpipe::tally::counted;
 
 use keys::Ledger;
 use shard::{Checks, check};

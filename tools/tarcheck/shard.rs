@@ -7,11 +7,12 @@ use anyhow::Result;
 use tarpipe::archive::{Fault, Reader};
 use tarpipe::compression;
 use tarpipe::digest::Digest;
+use tarpipe::location;
+use tarpipe::messages::progress;
 use tarpipe::sample::fields::Fields;
 use tarpipe::sample::index::Index;
-use tarpipe::messages::progress;
-use tarpipe::source;
 use tarpipe::sample::stream::{Head, Stream};
+use tarpipe::source;
 
 use crate::keys::{Entry, Ledger};
 use crate::verdict::{Finding, Verdict};
@@ -41,7 +42,7 @@ pub fn check(number: usize, name: &str, checks: &Checks, ledger: &Mutex<Ledger>)
             verdict
         }
     };
-    verdict.shard = source::display(name);
+    verdict.shard = location::display(name);
     (verdict.stored_bytes, verdict.sha256) = stored.take();
     Ok(verdict)
 }

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use tarpipe::run::shell::quote;
+use tarpipe::location;
 use tarpipe::messages::progress;
+use tarpipe::run::shell::quote;
 use tarpipe::source;
 
 use crate::item::Refusal;
@@ -46,10 +47,10 @@ impl Reading {
             let there = self.base.as_ref().map(|base| format!("cd -- {} || exit\n", quote(&base.to_string_lossy())));
             return Ok(Content::Stream(format!("pipe:{}{script}", there.unwrap_or_default())));
         }
-        match source::scheme(text) {
+        match location::scheme(text) {
             Some(scheme) if scheme != "file" => Ok(Content::Stream(text.to_owned())),
             _ => {
-                let path = Path::new(source::path_of(text));
+                let path = Path::new(location::path_of(text));
                 let base = self.base.as_ref().filter(|_| !text.is_empty());
                 Ok(Content::Path(base.map_or_else(|| path.to_owned(), |base| base.join(path))))
             }

@@ -19,9 +19,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use tarpipe::cli::{self, Outcome, Output, Parallel, Talk};
+use tarpipe::sort::{Options, Sorter};
 use tarpipe::tally::MaxFailures;
 use tarpipe::value::size;
-use tarpipe::sort::{Options, Sorter};
 
 use recipe::Recipe;
 

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use tarpipe::location;
 use tarpipe::sample::member_name;
 use tarpipe::source;
 
@@ -57,7 +58,7 @@ fn parse(line: &[u8], reading: &Reading) -> Result<(String, String, Content), Re
 
 /// Hands over the lines of a source without their ends.
 pub fn each_line(name: &str, take: &mut dyn FnMut(Place, &[u8]) -> Result<Flow>) -> Result<Flow> {
-    let shown = source::display(name);
+    let shown = location::display(name);
     let mut input = BufReader::with_capacity(256 << 10, source::open(name).with_context(|| shown.clone())?);
     let shown: Arc<str> = shown.into();
     let mut line = Vec::new();

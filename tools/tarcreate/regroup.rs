@@ -2,10 +2,10 @@
 
 use anyhow::{Result, bail};
 use tarpipe::cli::{self, Outcome, Samples, Usage};
+use tarpipe::location;
 use tarpipe::messages::progress;
-use tarpipe::tally::Tally;
 use tarpipe::sort::{Groups, Packer};
-use tarpipe::source;
+use tarpipe::tally::Tally;
 
 use crate::keys::KEY_COLUMN;
 use crate::recipe::{kind, source_names};
@@ -30,7 +30,7 @@ pub fn archives(args: &Args) -> Result<Option<Vec<String>>> {
 /// Writes the samples of the archives, sorted by key.
 pub fn run(args: &Args, names: Vec<String>) -> Result<Outcome> {
     let mut out = args.output.create(&args.parallel)?;
-    let shown = names.iter().map(|name| source::display(name)).collect::<Vec<_>>().join(", ");
+    let shown = names.iter().map(|name| location::display(name)).collect::<Vec<_>>().join(", ");
     let (mut sorter, mut packer) = (args.sorter(), Packer::new(true));
     progress::begin_phase("reading", None);
     cli::expect_bytes(&names);

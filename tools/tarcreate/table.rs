@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use tarpipe::source;
+use tarpipe::location;
 use tarpipe::table::{Cell, Columns, Row, Table, Visitor};
 
 use crate::content::{Content, Reading};
@@ -15,7 +15,7 @@ use crate::recipe::{Flow, Give};
 /// Gives the samples of a table.
 pub fn visit(name: &str, naming: &Naming, index: &mut u64, reading: &Reading, give: Give<'_>) -> Result<Flow> {
     let table = Table::open(name, None)?;
-    let shown = source::display(name);
+    let shown = location::display(name);
     let mut rows = Rows { source: shown.clone().into(), naming, index, reading, give };
     table.visit(&Columns::All, &mut rows).map_err(|err| err.context(shown))
 }

@@ -6,11 +6,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use anyhow::{Context, Result, anyhow, bail};
 use tarpipe::messages;
-use tarpipe::run::pool::{self, Bug, Limits};
 use tarpipe::messages::progress;
-use tarpipe::tally::Tally;
+use tarpipe::run::pool::{self, Bug, Limits};
 use tarpipe::sample::shard::Shard;
 use tarpipe::sort::Sorter;
+use tarpipe::tally::Tally;
 
 use crate::Args;
 use crate::content::{Data, EAGER, Room};

@@ -5,8 +5,8 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use serde_json::ser::PrettyFormatter;
 use serde_json::{Map, Serializer, Value};
-use tarpipe::sample::{Member, Sample};
 use tarpipe::sample::shard::Shard;
+use tarpipe::sample::{Member, Sample};
 use tarpipe::sink::{Options, Sink};
 
 use crate::Format;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rustix::io::Errno;
-use tarpipe::sample::Sample;
+use tarpipe::location;
 use tarpipe::run::scratch;
 use tarpipe::run::signals;
-use tarpipe::source;
+use tarpipe::sample::Sample;
 
 use crate::body::Refusal;
 
@@ -30,7 +30,7 @@ pub struct Files {
 
 impl Files {
     pub fn create(target: &str) -> Result<Self> {
-        let target = PathBuf::from(source::path_of(target));
+        let target = PathBuf::from(location::path_of(target));
         let parent = target.parent().unwrap_or(Path::new("."));
         let shard = target.file_name().unwrap_or_default().to_string_lossy();
         fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;

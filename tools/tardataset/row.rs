@@ -1,8 +1,8 @@
 //! A sample on its way into the dataset: its files, what its json says, and the row that it came of.
 
 use serde_json::{Map, Value};
-use tarpipe::sample::failed;
 use tarpipe::sample::Sample;
+use tarpipe::sample::failed;
 
 /// A sample or a failure.
 pub struct Row {

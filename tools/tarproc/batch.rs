@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use tarpipe::run::watched;
 use tarpipe::run::failure::Failure;
+use tarpipe::run::watched;
 use tarpipe::sample::Sample;
 
 use crate::command::{self, Finished};

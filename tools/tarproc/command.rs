@@ -7,8 +7,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use tarpipe::run::watched::{Ready, end, settle, spawn, take, wait_ready};
 use tarpipe::run::failure::{self, Failure};
+use tarpipe::run::watched::{Ready, end, settle, spawn, take, wait_ready};
 
 use crate::log::Log;
 

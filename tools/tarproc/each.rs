@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use tarpipe::run::watched;
 use tarpipe::run::failure::Failure;
+use tarpipe::run::watched;
 use tarpipe::sample::{Member, Sample};
 
 use crate::command;
@@ -28,7 +28,9 @@ impl FromStr for Fields {
 
     fn from_str(text: &str) -> Result<Self> {
         let (from, to) = text.split_once(':').unwrap_or((text, text));
-        let is_field = |field: &str| tarpipe::sample::member_name::split(format!("x.{field}").as_bytes()).is_ok_and(|n| n.1 == field);
+        let is_field = |field: &str| {
+            tarpipe::sample::member_name::split(format!("x.{field}").as_bytes()).is_ok_and(|n| n.1 == field)
+        };
         if !is_field(from) || !is_field(to) {
             bail!("not of the form EXT or EXT:NEW");
         }

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tarpipe::run::watched::{self, end, settle, wait_ready};
 use tarpipe::run::failure::{self, Failure};
-use tarpipe::sample::Sample;
 use tarpipe::run::signals;
+use tarpipe::run::watched::{self, end, settle, wait_ready};
+use tarpipe::sample::Sample;
 
 use crate::command::{Finished, GRACE, Limits, Stdout};
 use crate::directory::Directory;

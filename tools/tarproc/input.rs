@@ -7,11 +7,12 @@ use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use serde_json::Value;
 use tarpipe::cli::SharedTally;
+use tarpipe::location;
 use tarpipe::messages;
 use tarpipe::sample::member_name;
 use tarpipe::sample::{Member, Sample};
-use tarpipe::value::slice::Slice;
 use tarpipe::source;
+use tarpipe::value::slice::Slice;
 
 use crate::budget::Budget;
 use crate::job::Job;
@@ -55,7 +56,7 @@ impl Pieces {
         loop {
             let Some((source, text)) = &mut self.text else {
                 let Some(name) = self.names.next() else { return Ok(None) };
-                let shown: Arc<str> = source::display(&name).into();
+                let shown: Arc<str> = location::display(&name).into();
                 let opened = source::open(&name).with_context(|| shown.to_string())?;
                 self.text = Some((shown, BufReader::new(opened)));
                 continue;

@@ -75,8 +75,7 @@ impl Interpreter {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let plain = |word: &String| word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:,@%+".contains(c));
         let is_shell = self.words.len() == 1 && matches!(self.words[0].as_str(), "bash" | "sh");
-        let starts_a_program =
-            |name: &String| !name.contains('/') && !is_builtin(name) && shell::find(name).is_some();
+        let starts_a_program = |name: &String| !name.contains('/') && !is_builtin(name) && shell::find(name).is_some();
         if is_shell && words.iter().all(plain) && words.first().is_some_and(starts_a_program) && !shell_is_prepared() {
             return Interpreter { program: program(&words[0]), words, script: Script::None };
         }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tarpipe::archive::BLOCK;
-use tarpipe::run::watched::{end, settle, spawn, take, wait_ready};
 use tarpipe::run::failure::{self, Failure};
+use tarpipe::run::watched::{end, settle, spawn, take, wait_ready};
 
 use crate::log::Log;
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use tarpipe::messages::progress;
+use tarpipe::messages;
 
 /// So much of what a command said is kept at least.
 const KEPT: usize = 64 * 1024;
@@ -14,7 +14,7 @@ pub struct Log(Vec<u8>);
 impl Log {
     /// Passes on and keeps some more.
     pub fn add(&mut self, bytes: &[u8]) {
-        progress::pause(|| {
+        messages::without_bar(|| {
             // With stderr gone there is nobody left to tell.
             _ = std::io::stderr().lock().write_all(bytes);
         });

@@ -25,14 +25,14 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Parser;
-use tarpipe::run::watched;
 use tarpipe::cli::{self, Held, Input, Outcome, Packing, Parallel, Samples, SharedTally, Talk, Usage};
 use tarpipe::run::pool;
-use tarpipe::tally::MaxFailures;
-use tarpipe::sample::Sample;
 use tarpipe::run::scratch::Scratch;
+use tarpipe::run::watched;
+use tarpipe::sample::Sample;
 use tarpipe::sample::shard::Shard;
 use tarpipe::sink::{Options, Sink};
+use tarpipe::tally::MaxFailures;
 use tarpipe::value::slice::Slice;
 
 use batch::Batch;

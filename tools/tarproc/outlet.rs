@@ -4,13 +4,13 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use tarpipe::run::failure::Failure;
 use tarpipe::messages;
 use tarpipe::messages::progress;
-use tarpipe::tally::Tally;
-use tarpipe::sample::{Member, Sample};
+use tarpipe::run::failure::Failure;
 use tarpipe::sample::shard::Shard;
+use tarpipe::sample::{Member, Sample};
 use tarpipe::sink::Sink;
+use tarpipe::tally::Tally;
 
 use crate::job::{Answer, Attempt};
 use crate::log::Log;

@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use tarpipe::run::watched;
 use tarpipe::run::failure::Failure;
-use tarpipe::sample::Sample;
 use tarpipe::run::scratch::Scratch;
+use tarpipe::run::watched;
+use tarpipe::sample::Sample;
 
 use crate::command::{self, Finished, Limits, Stdout};
 use crate::directory::{self, Directory};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tarpipe::archive::{Kind, Reader, Writer};
-use tarpipe::run::watched;
 use tarpipe::run::failure::Failure;
+use tarpipe::run::watched;
 use tarpipe::sample::member_name;
 use tarpipe::sample::{Member, Sample};
 

@@ -35,13 +35,13 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use tarpipe::cli::{self, Outcome, SharedTally};
-use tarpipe::run::panics;
+use tarpipe::messages;
 use tarpipe::report::Ledger;
 use tarpipe::run::memory::{Held, Turn};
-use tarpipe::messages;
-use tarpipe::sample::failed;
+use tarpipe::run::panics;
 use tarpipe::run::pool::{self, Limits};
 use tarpipe::sample::Sample;
+use tarpipe::sample::failed;
 use tarpipe::sample::shard::Shard;
 
 use args::{Args, OnError};

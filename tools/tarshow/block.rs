@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use tarpipe::tally::{Tally, counted};
 use tarpipe::sample::{Member, Sample};
+use tarpipe::tally::{Tally, counted};
 use tarpipe::value::size;
 
 use crate::args::Args;

@@ -11,10 +11,10 @@ use std::rc::Rc;
 use anyhow::{Context, Result, anyhow};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
-use tarpipe::sample::member_name;
-use tarpipe::tally::Tally;
 use tarpipe::sample::Sample;
+use tarpipe::sample::member_name;
 use tarpipe::sink::Temporary;
+use tarpipe::tally::Tally;
 
 use crate::args::Args;
 use crate::columns::{Columns, Found, View, text_of};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use anyhow::Result;
 use tarpipe::cli::{self, Samples, SharedTally};
 use tarpipe::messages;
-use tarpipe::run::pool::{self, Limits};
 use tarpipe::messages::progress;
-use tarpipe::tally::Tally;
+use tarpipe::run::pool::{self, Limits};
 use tarpipe::sample::Sample;
 use tarpipe::sample::select::Select;
+use tarpipe::tally::Tally;
 use tarpipe::value::slice::Slice;
 
 use crate::args::Args;

@@ -3,9 +3,9 @@
 use anyhow::Result;
 use tarpipe::cli;
 use tarpipe::messages::progress;
+use tarpipe::sample::stream::Stream;
 use tarpipe::tally::Tally;
 use tarpipe::value::slice::Slice;
-use tarpipe::sample::stream::Stream;
 
 use crate::args::Args;
 use crate::flow::Taken;

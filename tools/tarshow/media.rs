@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value;
-use tarpipe::run::watched::wait_readable;
 use tarpipe::run::signals;
+use tarpipe::run::watched::wait_readable;
 
 /// A probe that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageReader, Limits, Rgb, RgbImage};
-use tarpipe::run::panics::guarded;
 use tarpipe::run::memory::{Budget, Held};
+use tarpipe::run::panics::guarded;
 
 /// More pixels than this are not decoded for a thumbnail: Pillow's line, too.
 const MAX_PIXELS: u64 = 89_478_485;

@@ -5,9 +5,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tarpipe::messages;
-use tarpipe::tally::Tally;
 use tarpipe::sample::Sample;
 use tarpipe::table::{Datum, Export};
+use tarpipe::tally::Tally;
 
 use crate::args::Args;
 use crate::columns::{Columns, View, is_json, text_of};

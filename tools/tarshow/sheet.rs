@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use image::codecs::jpeg::JpegEncoder;
 use image::{ImageFormat, Rgb, RgbImage, imageops};
 use tarpipe::cli::{Usage, refuse_terminal};
-use tarpipe::tally::Tally;
 use tarpipe::sink::{Options, Sink};
+use tarpipe::tally::Tally;
 
 use crate::args::Args;
 use crate::card::{Card, Maker};

@@ -15,10 +15,10 @@ use tarpipe::cli::{self, Held, Input, Outcome, Output, Parallel, Samples, Talk};
 use tarpipe::messages;
 use tarpipe::messages::progress;
 use tarpipe::random::Random;
-use tarpipe::tally::Tally;
 use tarpipe::sample::shard::Shard;
-use tarpipe::value::size;
 use tarpipe::sort::{Options, Packer, Sorter};
+use tarpipe::tally::Tally;
+use tarpipe::value::size;
 
 use order::{By, Order};
 use places::Files;
@@ -148,7 +148,7 @@ impl Args {
 /// What messages call the sources.
 fn shown(names: &[String]) -> String {
     match names {
-        [one] => tarpipe::source::display(one),
+        [one] => tarpipe::location::display(one),
         several => format!("{} sources", several.len()),
     }
 }

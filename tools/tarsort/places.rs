@@ -10,13 +10,14 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{Advice, fadvise};
 use tarpipe::archive::{Reader, padding};
 use tarpipe::compression;
+use tarpipe::location;
 use tarpipe::messages;
 use tarpipe::messages::progress::{self, Counted};
-use tarpipe::tally::Tally;
 use tarpipe::sample::shard::Shard;
+use tarpipe::sample::stream::{Passing, Stream};
 use tarpipe::sort::Sorter;
 use tarpipe::source;
-use tarpipe::sample::stream::{Passing, Stream};
+use tarpipe::tally::Tally;
 
 use crate::order::Order;
 use crate::rule::Rule;
@@ -40,11 +41,11 @@ impl Files {
     pub fn open(names: &[String]) -> Result<Option<Self>> {
         let mut files = Vec::new();
         for name in names {
-            if !source::is_path(name) {
+            if !location::is_path(name) {
                 return Ok(None);
             }
             let open = || -> Result<_> {
-                let mut file = File::open(source::path_of(name))?;
+                let mut file = File::open(location::path_of(name))?;
                 let found = file.metadata()?;
                 let mut head = Vec::new();
                 if found.is_file() {

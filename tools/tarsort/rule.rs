@@ -1,9 +1,9 @@
 //! What becomes of samples that compare equal.
 
 use anyhow::{Result, bail};
-use tarpipe::tally::Tally;
 use tarpipe::sample::shard::Shard;
 use tarpipe::sort::Groups;
+use tarpipe::tally::Tally;
 
 use crate::Args;
 use crate::order::Order;

@@ -8,14 +8,14 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::json;
-use tarpipe::sample::index;
+use tarpipe::location;
 use tarpipe::messages;
-use tarpipe::run::shell::{self, Process};
-use tarpipe::tally::counted;
 use tarpipe::messages::secret::mask;
+use tarpipe::run::shell::{self, Process};
+use tarpipe::sample::index;
 use tarpipe::sink::{self, Stored};
+use tarpipe::tally::counted;
 use tarpipe::value::size;
-use tarpipe::source;
 
 use crate::lane::Open;
 
@@ -119,7 +119,7 @@ impl Finishing {
         let run = Process::spawn(shell::shell(&script).stdin(Stdio::null()).stdout(std::io::stderr()));
         run.and_then(Process::wait).with_context(|| format!("{name}: --post"))?;
         if self.delete {
-            std::fs::remove_file(source::path_of(name)).with_context(|| format!("{name}: cannot remove"))?;
+            std::fs::remove_file(location::path_of(name)).with_context(|| format!("{name}: cannot remove"))?;
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use tarpipe::compression::Compression;
 use tarpipe::sample::fields::Counts;
 use tarpipe::sample::index::Index;
 use tarpipe::sample::shard::Shard;
-use tarpipe::sink;
 use tarpipe::sample::stream::Stream;
+use tarpipe::sink;
 use tarpipe::value::template::{Template, Values};
 
 use crate::close::{Closing, Finishing, Full};

@@ -12,11 +12,11 @@ use clap::Parser;
 use tarpipe::cli::{self, Input, Outcome, Packing, Parallel, Talk, Usage};
 use tarpipe::compression::Compression;
 use tarpipe::messages;
-use tarpipe::tally::{Tally, counted};
-use tarpipe::sink;
-use tarpipe::value::size;
-use tarpipe::source;
 use tarpipe::sample::stream::Stream;
+use tarpipe::sink;
+use tarpipe::source;
+use tarpipe::tally::{Tally, counted};
+use tarpipe::value::size;
 use tarpipe::value::template::Template;
 
 use close::Closing;

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
-use tarpipe::run::watched::{self, Ready};
-use tarpipe::run::failure::Failure;
 use tarpipe::messages;
+use tarpipe::run::failure::Failure;
+use tarpipe::run::watched::{self, Ready};
 
 /// How often the size of what ffmpeg writes is looked at.
 const LOOK: Duration = Duration::from_millis(100);

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 use tarpipe::run::failure::Failure;
 use tarpipe::run::memory::{Budget, Held, Turn};
-use tarpipe::sample::failed;
-use tarpipe::sample::Sample;
 use tarpipe::run::scratch::{Scratch, remove_tree};
+use tarpipe::sample::Sample;
+use tarpipe::sample::failed;
 
 use super::choices::Rate;
 use super::clips::Clips;

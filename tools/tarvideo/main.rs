@@ -25,13 +25,13 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use serde_json::json;
 use tarpipe::cli::{self, Outcome, SharedTally};
-use tarpipe::run::failure::Failure;
-use tarpipe::report::{Column, Ledger};
-use tarpipe::run::memory::Turn;
 use tarpipe::messages;
+use tarpipe::report::{Column, Ledger};
+use tarpipe::run::failure::Failure;
+use tarpipe::run::memory::Turn;
 use tarpipe::run::pool::{self, Limits};
-use tarpipe::sample::Sample;
 use tarpipe::run::scratch::Scratch;
+use tarpipe::sample::Sample;
 use tarpipe::sample::shard::Shard;
 
 use args::Args;

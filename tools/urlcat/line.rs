@@ -1,8 +1,8 @@
 //! A row as a line of JSON: key, url and caption first, then the columns that are kept.
 
-use tarpipe::value::expression::Expression;
 use tarpipe::sample::member_name;
 use tarpipe::table::{Cell, Columns, Row};
+use tarpipe::value::expression::Expression;
 use tarpipe::value::template::{Template, Values};
 
 /// Which columns play a part.

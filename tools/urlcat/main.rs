@@ -13,11 +13,11 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use clap::Parser;
 use tarpipe::cli::{self, Outcome, Talk, Usage};
+use tarpipe::sink::{Options, Sink};
+use tarpipe::table::{Flow, Format, Tables};
 use tarpipe::value::expression::Expression;
 use tarpipe::value::partition::Rank;
-use tarpipe::sink::{Options, Sink};
 use tarpipe::value::slice::Slice;
-use tarpipe::table::{Flow, Format, Tables};
 
 use pick::{Lines, Pick};
 use place::{Numbers, Place, Range};

@@ -4,13 +4,13 @@ use std::io::Write;
 
 use anyhow::{Result, anyhow, bail};
 use tarpipe::cli::{Outcome, Usage};
-use tarpipe::value::expression::{Expression, from_json};
 use tarpipe::messages;
 use tarpipe::random::Random;
-use tarpipe::tally::Tally;
 use tarpipe::sink::Sink;
-use tarpipe::value::slice::Slice;
 use tarpipe::table::{Columns, Flow, Row, Table, Visitor};
+use tarpipe::tally::Tally;
+use tarpipe::value::expression::{Expression, from_json};
+use tarpipe::value::slice::Slice;
 use tarpipe::value::template::Template;
 
 use super::Args;

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tarpipe::run::shell::quote;
 use tarpipe::messages;
+use tarpipe::run::shell::quote;
 use tarpipe::run::signals;
 
 use super::slurm::{Site, prelude, worker};

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
-use tarpipe::run::watched::{exit_of, wait_readable};
 use tarpipe::cli::Usage;
 use tarpipe::messages;
 use tarpipe::run::signals;
+use tarpipe::run::watched::{exit_of, wait_readable};
 
 use super::submission::Submission;
 use super::ties;

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use tarpipe::cli::{Outcome, Parallel};
+use tarpipe::messages::progress;
 use tarpipe::run::pool::Bug;
 use tarpipe::run::shell::quote;
-use tarpipe::tally::{MaxFailures, Tally};
-use tarpipe::messages::progress;
 use tarpipe::run::signals;
+use tarpipe::tally::{MaxFailures, Tally};
 
 use crate::folder::Folder;
 use crate::item::{Runner, Said};

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use tarpipe::cli::Outcome;
-use tarpipe::tally::{MaxFailures, Tally, counted};
 use tarpipe::messages;
 use tarpipe::run::signals;
 use tarpipe::sink;
+use tarpipe::tally::{MaxFailures, Tally, counted};
 
 use crate::bundle;
 use crate::folder::Folder;

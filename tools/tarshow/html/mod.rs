@@ -16,9 +16,9 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use tarpipe::cli::Usage;
-use tarpipe::tally::Tally;
 use tarpipe::messages::secret::mask;
 use tarpipe::sink::{Options, Sink};
+use tarpipe::tally::Tally;
 
 use crate::args::Args;
 use crate::card::Maker;
