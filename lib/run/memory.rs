@@ -134,6 +134,14 @@ pub fn default_limit() -> u64 {
     known.min().unwrap_or(UNKNOWN) / 2
 }
 
+/// What a decoder of this PNG may allocate besides the pixels that it hands over: a few rows, and metadata. A colour
+/// profile is compressed, and one of a megabyte can inflate to a gigabyte before anybody knows the size of the picture.
+pub fn png_overhead(bytes: &[u8]) -> u64 {
+    const METADATA: u64 = 16 << 20;
+    let width = bytes.get(16..).and_then(<[u8]>::first_chunk).map_or(0, |width| u32::from_be_bytes(*width));
+    METADATA + 2 * (bytes.len() as u64 + 8 * u64::from(width))
+}
+
 fn machine_memory(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)

@@ -4,7 +4,8 @@ use super::{decoded, encoded, jpeg, photo, png, refused, resized, with_segment};
 use crate::support::{Archive, archives::noise, peak_memory, words};
 use image::ImageFormat;
 
-fn chunk(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
+/// A chunk of a PNG.
+pub fn chunk(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
     let named = [name.as_slice(), body].concat();
     [&(body.len() as u32).to_be_bytes(), named.as_slice(), &crc(&named).to_be_bytes()].concat()
 }

@@ -1,8 +1,13 @@
 //! Decoded pictures share one budget of memory, whatever the number of threads.
 
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use image::{DynamicImage, ImageFormat, RgbImage, RgbaImage};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
+use super::hostile::chunk;
 use super::{encoded, exif, jpeg_of, photo, png, with_segment};
 use crate::support::{Archive, dir, members, names, peak_memory, words};
 
@@ -80,6 +85,32 @@ fn little_memory_changes_no_byte_and_stops_nobody() {
         assert!(!said.contains("memory"), "{said}");
         assert!(members(&done.stdout()) == members(&whole), "{flags}");
     }
+}
+
+/// A small PNG whose colour profile inflates to 200 MB.
+fn vast_profile() -> Vec<u8> {
+    let mut packed = ZlibEncoder::new(b"name\0\0".to_vec(), Compression::best());
+    (0..200).for_each(|_| packed.write_all(&vec![0; 1 << 20]).unwrap());
+    let whole = png(photo(8, 8));
+    [&whole[..33], &chunk(b"iCCP", &packed.finish().unwrap()), &whole[33..]].concat()
+}
+
+#[test]
+fn a_profile_that_inflates_takes_little_memory() {
+    let folder = dir();
+    let write = |bytes: &[u8]| std::fs::write(folder.path().join("in.tar"), many(2, bytes).whole()).unwrap();
+    let bomb = vast_profile();
+    assert!(bomb.len() < 400_000);
+    for (tool, flags) in [("tarresize", "-p 1 -s 4"), ("tarshow", "-p 1"), ("tarshow", "-p 1 --sheet s.png")] {
+        write(&png(photo(8, 8)));
+        let base = peak_memory(folder.path(), tool, &format!("{flags} in.tar"));
+        write(&bomb);
+        let peak = peak_memory(folder.path(), tool, &format!("{flags} in.tar"));
+        assert!(peak < base + (64 << 20), "{tool} {flags}: {peak} bytes, {base} without it");
+    }
+    write(&bomb);
+    let out = words("tarresize", "-s 4 in.tar").cwd(folder.path()).ok();
+    assert_eq!(names(&out), ["0.jpg", "0.json", "1.jpg", "1.json"]);
 }
 
 /// Every format, and the flags that take most memory with it.

@@ -4,6 +4,7 @@ use std::io::Cursor;
 
 use image::metadata::Orientation;
 use image::{ImageDecoder, ImageFormat, ImageReader, Limits};
+use tarpipe::memory;
 
 use crate::failure::{Code, Failure};
 use crate::frames;
@@ -131,7 +132,8 @@ fn other(bytes: &[u8], format: ImageFormat) -> Result<Head, Failure> {
 pub fn decoder(bytes: &[u8], format: ImageFormat) -> Result<impl ImageDecoder, Failure> {
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     let mut limits = Limits::no_limits();
-    limits.max_alloc = Some(MAX_PIXELS * 8);
+    let most = if format == ImageFormat::Png { memory::png_overhead(bytes) } else { u64::MAX };
+    limits.max_alloc = Some(most.min(MAX_PIXELS * 8));
     reader.limits(limits);
     reader.into_decoder().map_err(|err| from_image_error(&err))
 }

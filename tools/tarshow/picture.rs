@@ -5,8 +5,8 @@ use std::io::Cursor;
 use std::sync::Arc;
 
 use image::metadata::Orientation;
-use image::{DynamicImage, ImageDecoder, ImageReader, Limits, Rgb, RgbImage};
-use tarpipe::run::memory::{Budget, Held};
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits, Rgb, RgbImage};
+use tarpipe::run::memory::{self, Budget, Held};
 use tarpipe::run::panics::guarded;
 
 /// More pixels than this are not decoded for a thumbnail: Pillow's line, too.
@@ -65,7 +65,8 @@ fn decode(data: &[u8], budget: &Arc<Budget>) -> Result<(DynamicImage, Held), &'s
 fn decoder(data: &[u8]) -> Result<impl ImageDecoder, &'static str> {
     let mut reader = ImageReader::new(Cursor::new(data)).with_guessed_format().map_err(|_| "unreadable")?;
     let mut limits = Limits::no_limits();
-    limits.max_alloc = Some(MAX_PIXELS * 8);
+    let most = if reader.format() == Some(ImageFormat::Png) { memory::png_overhead(data) } else { u64::MAX };
+    limits.max_alloc = Some(most.min(MAX_PIXELS * 8));
     reader.limits(limits);
     reader.into_decoder().map_err(|err| match err {
         image::ImageError::Unsupported(_) => "no decoder for it",
