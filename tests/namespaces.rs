@@ -123,6 +123,15 @@ fn without_locks_containers_on_one_volume_do_not_collide() {
 }
 
 #[test]
+fn the_first_process_of_a_container_ends_what_leaves_its_session() {
+    let folder = volume();
+    let line = "[ $TARPROC_INDEX != 1 ] || { setsid sleep 1000 > /dev/null 2>&1 & }";
+    let script = "unshare -r -p -f --mount-proc tarproc -p 2 --tmpdir tmp -c \"$LINE\" in.tar -o out.tar";
+    let done = bash(script).env("LINE", line).cwd(folder.path()).done().status(0);
+    done.stderr("tarproc: 2 samples; failed 1 (1 left_running)");
+}
+
+#[test]
 fn folders_that_others_made_are_left_alone() {
     let folder = volume();
     bash("mkdir tmp/tarproc-run-1 tmp/tarproc-run-1-2 tmp/tarproc-kept-box-1-0").cwd(folder.path()).ok();

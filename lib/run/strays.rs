@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitOptions, getpgrp, kill_process, kill_process_group, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 
 use crate::run::procfs::{self, Process};
 use crate::run::signals;
@@ -116,19 +116,18 @@ pub(crate) fn of(mark: Mark) -> Vec<Process> {
 
 /// Our children that are neither commands nor in the group of one.
 fn adopted(groups: &BTreeMap<i32, Mark>) -> Vec<Process> {
+    let Some(own) = procfs::own() else { return Vec::new() };
     let processes = procfs::children_of_main().into_iter().filter_map(procfs::find);
-    let strays = processes.filter(|process| is_stray(process, groups));
-    strays.filter(|process| !process.has_ended || !reap(process.pid)).filter(|process| !process.has_ended).collect()
-}
-
-/// Our own helpers are in our own group, commands in that of one of them.
-fn is_stray(process: &Process, groups: &BTreeMap<i32, Mark>) -> bool {
-    let own = getpgrp().as_raw_pid();
-    process.group != own && !groups.contains_key(&process.pid) && !groups.contains_key(&process.group)
-}
-
-fn reap(pid: i32) -> bool {
-    Pid::from_raw(pid).is_some_and(|pid| matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(Some(_))))
+    // Our own helpers are in our own group. In a container that may have no number there: it is 0.
+    let is_known = |process: &Process| {
+        process.group == own.group || groups.contains_key(&process.pid) || groups.contains_key(&process.group)
+    };
+    let (ended, strays): (Vec<_>, Vec<_>) =
+        processes.filter(|process| !is_known(process)).partition(|process| process.has_ended);
+    for process in ended {
+        _ = waitpid(Pid::from_raw(process.pid), WaitOptions::NOHANG);
+    }
+    strays
 }
 
 /// Sends a signal to a stray and to the group that it is in.
@@ -177,7 +176,7 @@ fn kill_while(left: impl Fn() -> Vec<Process>) {
     }
 }
 
-/// Sends TERM to each process once, as often as it is asked.
+/// Sends TERM to processes, once to each.
 #[derive(Default)]
 pub(crate) struct Asked(BTreeSet<Process>);
 
