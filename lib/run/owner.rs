@@ -57,8 +57,11 @@ fn process() -> &'static str {
 
 /// The number of our process namespace; 0 where it is not known.
 fn namespace() -> u64 {
-    let number = || fs::metadata("/proc/self/ns/pid").ok().map(|found| found.ino());
-    procfs::own().and_then(|_| number()).unwrap_or(0)
+    static NAMESPACE: LazyLock<u64> = LazyLock::new(|| {
+        let number = || fs::metadata("/proc/self/ns/pid").ok().map(|found| found.ino());
+        procfs::own().and_then(|_| number()).unwrap_or(0)
+    });
+    *NAMESPACE
 }
 
 fn random() -> String {
