@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use image::metadata::Orientation;
 use image::{ImageDecoder, ImageFormat, ImageReader, Limits};
-use tarpipe::memory;
+use tarpipe::run::memory;
 
 use crate::failure::{Code, Failure};
 use crate::frames;
