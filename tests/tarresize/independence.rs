@@ -139,7 +139,7 @@ fn mutations(count: usize) -> Vec<Vec<u8>> {
         let mut bytes = seeds[round % seeds.len()].clone();
         let dice = noise(round as u64, 24);
         let number = |at: usize| usize::from(u16::from_le_bytes([dice[at], dice[at + 1]]));
-        let reach = if dice[0] % 4 == 0 { bytes.len() } else { bytes.len().min(700) };
+        let reach = if dice[0].is_multiple_of(4) { bytes.len() } else { bytes.len().min(700) };
         for change in 0..=usize::from(dice[1] % 4) {
             let at = number(2 + change * 3) % reach;
             bytes[at] = dice[4 + change * 3];
@@ -154,7 +154,7 @@ fn mutations(count: usize) -> Vec<Vec<u8>> {
     let whole = seeds.iter().cloned().map(Some);
     let mut whole = whole.chain(std::iter::repeat(None));
     let mixed = damaged.enumerate().flat_map(|(i, bytes)| {
-        let seed = if i % every == 0 { whole.next().flatten() } else { None };
+        let seed = if i.is_multiple_of(every) { whole.next().flatten() } else { None };
         [Some(bytes), seed].into_iter().flatten()
     });
     mixed.collect()
