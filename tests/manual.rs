@@ -54,6 +54,14 @@ fn completion_scripts_are_scripts() {
 }
 
 #[test]
+fn an_empty_default_is_not_shown() {
+    for tool in TOOLS {
+        let page = run(tool, ["--generate", "man"]).ok();
+        assert!(!String::from_utf8(page).unwrap().contains("Default: ."), "{tool}");
+    }
+}
+
+#[test]
 fn an_unknown_kind_of_manual_is_refused() {
     run("tarcat", ["--generate", "pdf"]).fails(1, "tarcat: --generate takes one of man, bash, zsh, fish");
 }

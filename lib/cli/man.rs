@@ -91,8 +91,9 @@ fn option(argument: &clap::Arg, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "{}", escape(&sentences(&help)))?;
     let defaults: Vec<String> =
         argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+    let defaults = defaults.join(" ");
     if takes_value && !defaults.is_empty() {
-        writeln!(out, "Default: {}.", escape(&defaults.join(" ")))?;
+        writeln!(out, "Default: {}.", escape(&defaults))?;
     }
     Ok(())
 }

@@ -10,17 +10,17 @@ use crate::settings::Settings;
 
 /// Run a pipeline for every shard: here, or on Slurm, Kubernetes, Spark or Ray
 ///
-/// The pipeline runs once for every item, under bash -o pipefail -eu. In it and in names, {} is the item, {i} or
-/// {:05} its number from 0, {n} their count, {dir}, {base} and {ext} the parts of its name; values are quoted for
-/// the shell. The same values are in SHARD, SHARD_INDEX and SHARD_COUNT. Other braces stay as they are; {{i}} is the
+/// The pipeline runs once per item, under bash -o pipefail -eu. In the pipeline and in names, {} is the item, {i} or
+/// {:05} its number from 0, {n} the number of items, {dir}, {base} and {ext} the parts of its name; values are quoted
+/// for the shell. The same values are in SHARD, SHARD_INDEX and SHARD_COUNT. Other braces are left alone; {{i}} is the
 /// text {i}.
 ///
-/// Its stdout is committed to -o only when every stage succeeded. An item whose output exists is done; without an
-/// output that can be listed, the job log says so. The same command again does what is missing; while an engine still
-/// works on the run, it joins it and submits nothing.
+/// The stdout of the pipeline is committed to -o only when every stage has succeeded. An item whose output exists is
+/// done; if outputs cannot be listed, the job log decides. Run the same command again to do what is missing; while an
+/// engine is still working on the run, the command joins it and submits nothing.
 ///
-/// A run has a folder with its frozen plan, its job log (a JSON line an item) and what each item said on stderr.
-/// Every item is tried; the exit status is 3 when one failed.
+/// A run has a folder with its plan, its job log (one JSON line per item) and the stderr of each item. Every item is
+/// tried; the exit status is 3 if any failed.
 #[derive(Parser)]
 #[command(name = "shardrun", version, after_long_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, disable_help_subcommand = true)]

@@ -57,11 +57,11 @@ use worker::Worker;
 /// Without -o nothing is packed: the stdout of the commands is printed, unmixed and in the order of
 /// the samples. With -o it goes to stderr.
 ///
-/// A command that fails, hangs, leaves something running or leaves something behind that cannot be
-/// packed costs its sample, never the run: exit_status, signal, timeout, left_running,
-/// directory_gone, unreadable, not_a_file, link_outside, too_large, disk_full, bad_key, same_key
-/// and duplicate_field are the reasons that are counted. A machine that has no processes,
-/// descriptors or memory left is no sample's fault, and ends the run.
+/// If a command fails, hangs, leaves a process running or leaves files that cannot be packed, its
+/// sample is left out and counted, and the run goes on. The codes are exit_status, signal, timeout,
+/// left_running, directory_gone, unreadable, not_a_file, link_outside, too_large, disk_full,
+/// bad_key, same_key and duplicate_field. If the machine runs out of processes, file descriptors or
+/// memory, the run fails and no sample is blamed.
 #[derive(Parser)]
 #[command(name = "tarproc", version, after_long_help = EXAMPLES)]
 struct Args {

@@ -24,7 +24,7 @@ use crate::size::{Mode, Size};
 /// larger for border and keep_ratio_largest) becomes the size, and the other follows, rounded to the
 /// nearest integer, halves to even.
 ///
-/// Codes of what is left out: decode, truncated, too_small, too_large_area, aspect, animated,
+/// Codes of images left out: decode, truncated, too_small, too_large_area, aspect, animated,
 /// unsupported, bomb (more than 179 million pixels or 5,000 frames), memory (more than --memory),
 /// no_image, boxes.
 #[derive(Parser)]

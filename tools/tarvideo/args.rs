@@ -27,9 +27,10 @@ use super::time;
 /// ffmpeg 5.1 or newer and ffprobe must be on the PATH. They can read only the one file: no playlists, no
 /// network. The output is the same for any -p, given the same --threads and ffmpeg.
 ///
-/// Codes of what is left out: no_media, no_video, decode, truncated, unsupported, timeout, memory, too_large,
-/// too_short, bad_clip, no_clip, bad_json, crashed, disk_full, system. A machine that has no processes,
-/// descriptors or memory left is no sample's fault, and ends the run.
+/// Failed samples are left out and counted under these codes: no_media, no_video, decode, truncated,
+/// unsupported, timeout, memory, too_large, too_short, bad_clip, no_clip, bad_json, crashed, disk_full,
+/// system. If the machine runs out of processes, file descriptors or memory, the run fails and no sample is
+/// blamed.
 #[derive(Parser)]
 #[command(name = "tarvideo", version, after_long_help = EXAMPLES)]
 pub struct Args {
