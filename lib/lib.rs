@@ -15,25 +15,62 @@
 //! Tools depend on this crate, never on each other. The modules below are listed from bottom to top: each uses only those
 //! above it in this list, and `tests/layers.rs` holds that.
 
-pub mod archive; // tar: headers, reader, writer
-pub mod cli;
-pub mod compression; // gzip, zstd, xz, bzip2, lz4: detected on input, chosen on output
-pub mod digest; // SHA-256 and fingerprints
-pub mod http; // the HTTP client of sources, sinks and stores
-pub mod location; // the names of sources and sinks, taken apart
-pub mod messages; // stderr: messages, progress, masked secrets
-pub mod random; // seeded, the same on every machine
-#[cfg(feature = "tables")]
-pub mod report; // one row per item: what became of it
-pub mod run; // signals, child processes, worker pools, memory budgets, scratch directories
-pub mod sample; // members, keys, fields, samples, streams, shards
-pub mod sink; // creates a name for writing, whole or not at all
-pub mod sort; // external sort
-pub mod source; // opens a name for reading
+// What flags are set to: sizes, durations, slices, partitions, templates, expressions.
+pub mod value;
+
+// SHA-256 and fingerprints.
+pub mod digest;
+
+// Random numbers from a seed, the same on every machine.
+pub mod random;
+
+// Messages on stderr, progress, masked secrets.
+pub mod messages;
+
+// Counts by reason code.
+pub mod tally;
+
+// Mistakes in flags.
+pub mod usage;
+
+// Signals, child processes, worker pools, memory budgets, scratch directories.
+pub mod run;
+
+// The names of sources and sinks, taken apart.
+pub mod location;
+
+// The tar format: headers, reader, writer.
+pub mod archive;
+
+// The formats gzip, zstd, xz, bzip2, lz4: detected on input, chosen on output.
+pub mod compression;
+
+// The HTTP client of sources, sinks and stores.
+pub mod http;
+
+// Object stores: s3://, gs:// and az://.
 #[cfg(feature = "stores")]
-pub mod store; // s3://, gs://, az://
+pub mod store;
+
+// Opens a name for reading.
+pub mod source;
+
+// Creates a name for writing, whole or not at all.
+pub mod sink;
+
+// Members, keys, fields, samples, streams, shards.
+pub mod sample;
+
+// External sort.
+pub mod sort;
+
+// Rows in text, csv, json, parquet, arrow.
 #[cfg(feature = "tables")]
-pub mod table; // rows in text, csv, json, parquet, arrow
-pub mod tally; // counts by reason code
-pub mod usage; // mistakes in flags
-pub mod value; // what flags are set to: sizes, durations, slices, partitions, templates, expressions // flags that tools share, `main`, exit status, manual
+pub mod table;
+
+// Reports: one row per item.
+#[cfg(feature = "tables")]
+pub mod report;
+
+// Flags that tools share, `main`, exit status, manual.
+pub mod cli;

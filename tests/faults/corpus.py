@@ -33,11 +33,12 @@ class Corpus:
         rng = random.Random("corpus")
         (home / "in").mkdir(parents=True)
         (home / "files").mkdir()
-        self.web = {}
+        self.web, self.changed = {}, {}
         for number in range(ARCHIVES):
             archive = make_archive(number, SAMPLES, lambda: {field: content(rng, field) for field in FIELDS})
             (home / "in" / f"{number}.tar").write_bytes(archive)
             self.web[f"{number}.tar"] = archive
+            self.changed[f"{number}.tar"] = other_version(archive)
         for number in range(90):
             for field in FIELDS:
                 (home / "files" / f"f{number:03}.{field}").write_bytes(content(rng, field))
@@ -74,6 +75,16 @@ def make_archive(number, samples, make):
                 member = tarfile.TarInfo(f"part{number}/s{sample:04}.{field}")
                 member.size, member.mtime, member.mode = len(data), 1_700_000_000 + sample, 0o644
                 archive.addfile(member, io.BytesIO(data))
+    return out.getvalue()
+
+
+def other_version(archive):
+    """The same members with other bytes, so that every one tells which version it is of."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=io.BytesIO(archive)) as old, tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as new:
+        for member in old:
+            data = bytes(255 - byte for byte in old.extractfile(member).read())
+            new.addfile(member, io.BytesIO(data))
     return out.getvalue()
 
 

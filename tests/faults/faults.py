@@ -112,6 +112,18 @@ def make_away(case):
     return Disturbance(text, network={"away": at, "seconds": seconds, "silent": silent}, seconds=seconds)
 
 
+def make_change(case):
+    """The server has another version of a file when it is asked for it again."""
+    cut = make_cut(case)
+    return Disturbance(f"{cut.text}, and files change", network={**cut.network, "changing": True})
+
+
+def make_pids(case):
+    """Every stage is process 1 of a namespace of its own, on one host, as containers are."""
+    prefix = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return Disturbance("every stage is process 1", prefix=prefix, harmless=True)
+
+
 def random_for(seed, index):
     return random.Random(f"{seed}:{index}")
 

@@ -12,6 +12,7 @@ OWNER = r"[A-Za-z0-9]+-[0-9a-f]{12}-\d+\.\d+\.\d+-[0-9a-f]{16}"
 TEMPORARY = re.compile(rf"\.tarpipe-{OWNER}(-folder-\d+)?\.tmp")
 SCRATCH = re.compile(rf"(tarproc|tarvideo)-{OWNER}")
 UPLOAD = re.compile(rf"\.tarpipe-{OWNER}\.(upload|new)")
+EMPTY = hashlib.sha256(b"").hexdigest()
 KEPT = ["success", "handed_on"]
 BUG = re.compile(r"panicked|bug, please report|RUST_BACKTRACE|memory allocation of")
 LOST = re.compile(r"^\w+: \d+ \w+; failed (\d+)", re.M)
@@ -95,6 +96,8 @@ def judge(case, ended):
     problems += cut_shards(case, contents)
     if found == case.reference.files and not ended.status:
         return problems, "ok"
+    if case.fault == "change":
+        return problems + mixed(case, contents), "failed" if ended.status else "ok"
     strange = [name for name in found if found[name] != case.reference.files.get(name)]
     rows_cut = any(tool in case.pipeline.rows for tool in case.disturbance.ended)
     if strange and not said and not rows_cut:
@@ -121,6 +124,15 @@ def changed_by_others(reference, archive, command):
             together = {name: found for name, found in reference.members.items() if keys([name]) == key}
             changed += sorted(key) if alone != together else []
     return changed
+
+
+def mixed(case, contents):
+    """Sources whose members are of two versions: part of the one file was joined to part of the other."""
+    old, versions = case.reference.members, {}
+    for name, found in members(contents, case.bin).items():
+        if old.get(name) != EMPTY:  # an empty member is the same in both
+            versions.setdefault(name.split("/")[0], set()).add(found == old.get(name))
+    return [f"{source} is of two versions" for source, seen in sorted(versions.items()) if len(seen) > 1]
 
 
 def bugs(ended):

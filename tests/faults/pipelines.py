@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 NETWORK = ["cut", "away"]
 SIGNALS = ["kill", "killall", "term", "termall"]
-LOCAL = [*SIGNALS, "readonly", "disk", "short", "fds", "procs"]
+LOCAL = [*SIGNALS, "readonly", "disk", "short", "fds", "procs", "pids"]
 
 
 @dataclass
@@ -116,7 +116,7 @@ ALL = [
     Pipeline("proc", proc),
     Pipeline("each", each),
     Pipeline("worker", worker),
-    Pipeline("http", http, faults=LOCAL + NETWORK),
+    Pipeline("http", http, faults=[*LOCAL, *NETWORK, "change"]),
     Pipeline("shardrun", shards, inner=["tarcat", "tarproc"]),
     Pipeline("sort", sort),
     Pipeline("create", create),

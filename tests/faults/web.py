@@ -9,23 +9,35 @@ import time
 
 
 class Web:
-    """Serves files from memory, ranges too."""
+    """Serves files from memory, ranges too. While it is `changing`, a file that is asked for again is the one of that
+    name in `changed`, under another tag."""
 
-    def __init__(self, files):
-        handler = type("Handler", (Handler,), {"files": files})
+    def __init__(self, files, changed):
+        self.files, self.changed = files, changed
+        self.settle()
+        handler = type("Handler", (Handler,), {"web": self})
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.server.daemon_threads = True
         self.server.handle_error = lambda *_: None  # clients that leave are what this is about
         self.port = self.server.server_port
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
+    def settle(self, changing=False):
+        self.changing, self.asked = changing, set()
+
+    def get(self, name):
+        """A file and its version."""
+        again, _ = name in self.asked, self.asked.add(name)
+        is_new = self.changing and again and name in self.changed
+        return (self.changed if is_new else self.files).get(name), 2 if is_new else 1
+
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    files = {}
+    web, version = None, 1
 
     def do_GET(self):
-        body = self.files.get(self.path.lstrip("/"))
+        body, self.version = self.web.get(self.path.lstrip("/"))
         if body is None:
             return self.answer(404, b"")
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
@@ -41,7 +53,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         kind = "image/x-portable-pixmap" if self.path.endswith(".ppm") else "application/x-tar"
         # Some can be resumed by range, others have to be read again and compared.
-        tag = [[("ETag", '"1"')], [("ETag", 'W/"1"')], []][sum(self.path.encode()) % 3]
+        strong = f'"{self.version}"'
+        tag = [[("ETag", strong)], [("ETag", f"W/{strong}")], []][sum(self.path.encode()) % 3]
         for name, value in [*headers, *tag, ("Content-Type", kind), ("Content-Length", str(len(body)))]:
             self.send_header(name, value)
         self.end_headers()

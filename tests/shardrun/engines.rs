@@ -209,8 +209,8 @@ submission=$3
 [ ! -e ended ] || exit 0
 setsid bash -c 'exec 8>>"$1/driver.lock"; flock 8; touch at-work
   until [ -e "$1/cancel" ] || flock -sn "$1/shardrun.lock" true; do sleep 0.1; done
-  sleep 0.5; touch ended "$1/over"' - "$submission" &
-until [ -e "$submission/over" ]; do sleep 0.1; done
+  sleep 0.5; touch ended "$1/finished"' - "$submission" &
+until [ -e "$submission/finished" ]; do sleep 0.1; done
 "#;
     std::fs::write(path.join("launcher"), driver).unwrap();
     bash("chmod +x launcher").cwd(path).ok();
@@ -236,7 +236,7 @@ until [ -e "$submission/over" ]; do sleep 0.1; done
     let mut killed = begin();
     killed.kill().unwrap();
     killed.wait().unwrap();
-    shardrun(path, ["cancel", "r"]).ok();
+    shardrun(path, ["cancel", "r"]).done().status(0).stderr_has("ended the driver of ray");
     assert!(path.join("ended").exists());
     clear();
 

@@ -115,9 +115,10 @@ fn mistakes_are_refused_before_anything_runs() {
 fn help_names_every_place_of_a_template() {
     let help = words("shardrun", "--help").done().status(0).stdout_text();
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    for text in
-        ["{} is the item, {i} or {:05} its number from 0, {n} their count", "--shard {i}/{n} --rows-per-shard N"]
-    {
+    for text in [
+        "{} is the item, {i} or {:05} its number from 0, {n} the number of items",
+        "--shard {i}/{n} --rows-per-shard N",
+    ] {
         assert!(help.contains(text), "{help}");
     }
 }

@@ -15,6 +15,7 @@ fn tests(folder: &Path, found: &mut Vec<String>) {
         let text = std::fs::read_to_string(&entry).unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let file = entry.strip_prefix(root).unwrap().with_extension("").to_string_lossy().replace('/', "::");
+        let file = file.trim_end_matches("::mod");
         let mut lines = text.lines().map(str::trim);
         while let Some(line) = lines.next() {
             if line == "#[test]" {
