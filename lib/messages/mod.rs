@@ -89,10 +89,13 @@ pub fn acts(c: char) -> bool {
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Text from data, which may be hostile, fit for a terminal: characters that act on one as Rust escapes; secrets in
-/// URLs as `***`.
+/// Text from data, which may be hostile, made fit for a message: as [`escape_acting`], with secrets in URLs as `***`.
 pub fn escape(text: &str) -> String {
-    let text = secret::mask(text);
+    escape_acting(&secret::mask(text))
+}
+
+/// Text in which every character that [`acts`] on a terminal is a Rust escape.
+pub fn escape_acting(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if acts(c) {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
+use tarpipe::run::procfs;
 use tarpipe::run::watched::wait_readable;
 
 /// How long a lock may be held by processes that only look at it, or be held and not signed yet.
@@ -176,12 +177,9 @@ impl Place {
     }
 }
 
-/// When a process started, by field 22 of its stat; None when it is gone or a zombie.
+/// When a process started; None when it is gone or a zombie.
 fn start_of(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    fields.nth(18)?.parse().ok().filter(|_| state != "Z" && state != "X")
+    procfs::find(pid).filter(|process| !process.has_ended).map(|process| process.start)
 }
 
 /// The signature of this process.

@@ -1,24 +1,8 @@
 //! Text that strangers wrote, made fit for a line of a terminal.
 
-use std::fmt::Write;
-
 use unicode_width::UnicodeWidthChar;
 
-pub use tarpipe::messages::acts;
-
-/// The text with everything that acts on a terminal instead of standing on it as an escape: control
-/// characters, and marks that turn or break lines.
-pub fn clean(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if acts(c) {
-            _ = write!(out, "{}", c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
+pub use tarpipe::messages::{acts, escape_acting as clean};
 
 /// The text on one line of at most `columns`, cleaned; an ellipsis stands for what does not fit.
 pub fn line(text: &str, columns: usize) -> String {
