@@ -50,8 +50,8 @@ fn page(command: &Command, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-const EXIT_STATUS: &str = "0 when everything asked was done; 1 when the run failed; 2 for a mistake in the flags; \
-3 when the stream is whole but too many items failed; 128+N when ended by signal N.
+const EXIT_STATUS: &str = "0 if everything was done; 1 if the run failed; 2 for a usage error; 3 if the stream is complete but too many \
+items failed; 101 for a bug; 128+N if ended by signal N.
 See
 .BR tarpipe (7).";
 
