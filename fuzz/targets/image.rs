@@ -35,6 +35,8 @@ mod jpeg;
 mod lanes;
 #[path = "../../tools/tarresize/markers.rs"]
 mod markers;
+#[path = "../../tools/tarresize/memory.rs"]
+mod memory;
 #[path = "../../tools/tarresize/options.rs"]
 mod options;
 #[path = "../../tools/tarresize/orient.rs"]
@@ -54,6 +56,7 @@ use std::cell::RefCell;
 
 use clap::Parser;
 use libfuzzer_sys::fuzz_target;
+use tarpipe::run::memory::Budget;
 use tarpipe::sample::{Member, Sample};
 
 use engine::Engine;
@@ -69,15 +72,18 @@ const WAYS: [&str; 6] = [
     "-s 20 --background black --color rgb --blur boxes",
 ];
 
+/// More than an image of the size that is let through needs.
+const MEMORY: u64 = 1 << 30;
+
 fn work(flags: &str) -> Work {
     let args = args::Args::try_parse_from(["tarresize"].into_iter().chain(flags.split(' ')));
-    args.expect("good flags").work().expect("flags that go together")
+    args.expect("good flags").work(MEMORY).expect("flags that go together")
 }
 
 thread_local! {
     static GUARD: () = tarpipe::run::panics::install(); // a decoder that panics costs its image, as in the tool
     static WORKS: Vec<Work> = WAYS.map(work).into();
-    static ENGINE: RefCell<Engine> = RefCell::new(Engine::new().expect("a codec"));
+    static ENGINE: RefCell<Engine> = RefCell::new(Engine::new(1 << 20));
 }
 
 fuzz_target!(|bytes: &[u8]| {
@@ -92,7 +98,8 @@ fuzz_target!(|bytes: &[u8]| {
     GUARD.with(|()| ());
     WORKS.with(|works| {
         ENGINE.with_borrow_mut(|engine| {
-            let images = works[usize::from(way) % works.len()].process(&mut sample, engine);
+            let turn = Budget::new(MEMORY).turns(std::iter::once(())).next().expect("a turn").0;
+            let (images, _held) = works[usize::from(way) % works.len()].process(&mut sample, engine, turn);
             for done in images.iter().filter_map(|image| image.result.as_ref().ok()) {
                 assert!(done.size.width > 0 && done.size.height > 0);
             }

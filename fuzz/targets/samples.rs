@@ -6,8 +6,8 @@ use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
 use tarpipe::archive::{Reader, Writer};
-use tarpipe::sample::member_name;
 use tarpipe::sample::Sample;
+use tarpipe::sample::member_name;
 use tarpipe::sample::stream::Stream;
 
 /// More than any seed holds, and little enough for a fuzzer.
