@@ -50,7 +50,8 @@ fn page(command: &Command, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-const EXIT_STATUS: &str = "0 if everything was done; 1 if the run failed; 2 for a usage error; 3 if the stream is complete but too many \
+const EXIT_STATUS: &str =
+    "0 if everything was done; 1 if the run failed; 2 for a usage error; 3 if the stream is complete but too many \
 items failed; 101 for a bug; 128+N if ended by signal N.
 See
 .BR tarpipe (7).";
