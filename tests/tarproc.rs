@@ -306,3 +306,18 @@ fn scripts_in_a_directory_run_where_the_tmpfs_forbids_it() {
     let place = text(bash(&script).env("LINE", &line.replace("\\\\", "\\")).cwd(folder.path()).ok());
     assert!(!place.starts_with("/dev/shm"), "{place}");
 }
+
+/// One syntax for times in all tools that have a limit.
+#[test]
+fn time_limits_take_units() {
+    let archive = Archive::new().file("a.txt", b"x").whole();
+    for time in ["90", "90s", "1.5m", "1h"] {
+        run("tarproc", ["--timeout", time, "-c", "true", "-o", "-"]).stdin(archive.clone()).ok();
+        run("tarvideo", ["--timeout", time, "--no-media", "pass", "--probe"]).stdin(archive.clone()).ok();
+        run("fetch", ["--timeout", time]).ok();
+    }
+    for (time, why) in [("0", "must be longer than 0 s"), ("soon", "unknown unit 'soon' (ms, s, m, h)")] {
+        run("tarproc", ["--timeout", time, "-c", "true"]).done().status(2).stderr_has(why);
+        run("tarvideo", ["--timeout", time, "--probe"]).done().status(2).stderr_has(why);
+    }
+}

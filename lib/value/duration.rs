@@ -17,9 +17,20 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|err| err.to_string())
 }
 
+/// Reads a time limit: a time as [`parse`] reads it, longer than 0.
+pub fn parse_limit(text: &str) -> Result<Duration, String> {
+    parse(text).and_then(|time| if time.is_zero() { Err("must be longer than 0 s".into()) } else { Ok(time) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_longer_than_nothing() {
+        assert_eq!(parse_limit("90s"), Ok(Duration::from_secs(90)));
+        assert!(parse_limit("0").is_err() && parse_limit("0ms").is_err());
+    }
 
     #[test]
     fn times_have_units() {

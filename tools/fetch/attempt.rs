@@ -72,11 +72,12 @@ impl Job {
         self.row.url(self.at)
     }
 
-    /// The host that this attempt is for; what has none shares an empty name.
+    /// The host that this attempt is for, however its URL spells it; what has none shares an empty name.
     pub fn host(&self) -> String {
-        let (_, rest) = self.url().split_once("://").unwrap_or_default();
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        authority.rsplit('@').next().unwrap_or_default().to_ascii_lowercase()
+        let Ok(url) = Url::parse(self.url()) else { return String::new() };
+        let name = url.host_str().unwrap_or_default();
+        // The default port of the scheme is not told.
+        url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"))
     }
 
     /// Whether the row has URLs after the present one.
@@ -215,5 +216,22 @@ impl Attempts {
             return Ok(hash);
         }
         Err(Failure::lasting(Code::HashMismatch, format!("{} is {hash}, not '{expected}'", self.hash.name())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_one_however_it_is_spelt() {
+        let budget = Budget::new(1);
+        let host = |url: &str| Job::new(Row::parse(0, 0, url.as_bytes()), &budget).host();
+        for url in ["http://h.test/a", "http://H.test:80/b", "https://h.test:443/", "http://me:pw@h.test?x"] {
+            assert_eq!(host(url), "h.test", "{url}");
+        }
+        assert_eq!(host("http://h.test:8080/"), "h.test:8080");
+        assert_eq!(host("http://b\u{fc}cher.test/"), host("http://xn--bcher-kva.test/"));
+        assert_eq!(host("file:/etc/hosts"), "");
     }
 }

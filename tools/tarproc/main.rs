@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::Parser;
 use tarpipe::cli::{self, Held, Input, Outcome, Packing, Parallel, Samples, SharedTally, Talk, Usage};
 use tarpipe::run::pool;
@@ -33,6 +33,7 @@ use tarpipe::sample::Sample;
 use tarpipe::sample::shard::Shard;
 use tarpipe::sink::{Options, Sink};
 use tarpipe::tally::MaxFailures;
+use tarpipe::value::duration;
 use tarpipe::value::slice::Slice;
 
 use batch::Batch;
@@ -111,11 +112,11 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
 
-    /// End a command, and all it started, after SECONDS
+    /// End a command, and everything it started, after TIME, such as 90s or 10m
     ///
     /// That includes processes in sessions of their own, such as daemons, unless the system has no
     /// /proc. A daemon that commands share has to be started before tarproc.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_limit)]
     timeout: Option<Duration>,
 
     /// Exit with status 3 if more than N samples (or P%) fail [default: if all fail]
@@ -217,14 +218,6 @@ fn run(args: Args) -> Result<Outcome> {
     settings.scratch.finish();
     counts.merge(&tally.take());
     Ok(Outcome { tally: counts, max_failures })
-}
-
-fn seconds(text: &str) -> Result<Duration> {
-    let seconds: f64 = text.parse().map_err(|_| anyhow!("not a number of seconds"))?;
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|time| !time.is_zero())
-        .ok_or_else(|| anyhow!("not a time to wait"))
 }
 
 fn settings(args: &Args) -> Result<Settings> {

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use tarpipe::cli::{Decoding, Held, Input, Output, Parallel, Talk, Usage};
 use tarpipe::tally::MaxFailures;
+use tarpipe::value::duration;
 
 use super::choices::{Audio, Codec, Frames, Image, MaxLength, NoMedia, OnError, Precision, Rate, Scale, Size};
 use super::clips::{Clips, Source};
@@ -152,8 +153,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
 
-    /// Give a sample up after SECONDS
-    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    /// Give up on a sample after TIME, such as 90s or 10m
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration::parse_limit)]
     timeout: Duration,
 
     /// What to do with a failed sample or clip: skip it, or pass only its json
@@ -282,10 +283,6 @@ impl Args {
         let geometry = self.scale.is_some() || self.crop.is_some() || self.pad.is_some();
         geometry || self.fps.is_some() || self.codec.is_some()
     }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    time::length(text).map(Duration::from_secs_f64)
 }
 
 fn share(text: &str) -> Result<f64, String> {
