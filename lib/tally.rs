@@ -103,7 +103,7 @@ impl SharedTally {
     }
 }
 
-/// How many failures a run bears: `N` or `P%` of all items.
+/// How many failures a run tolerates: `N` or `P%` of all items.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum MaxFailures {
     /// So many.

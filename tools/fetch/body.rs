@@ -34,24 +34,44 @@ const MAX_ANNOUNCED: u64 = 1 << 20;
 const SNIFFED: usize = 512;
 
 impl Limits {
-    /// Reads a body to its end. Waiting for room in the budget moves the deadline: a row is not
-    /// to fail because its output is slow. Only so many bodies are decoded at once as there are `slots`.
+    /// Reads a body to its end and decodes it. Only so many bodies are decoded at once as there are `slots`.
     pub async fn read(
+        &self,
+        body: Body,
+        head: &HeaderMap,
+        deadline: Instant,
+        held: &mut Held,
+        slots: &Semaphore,
+    ) -> Result<Vec<u8>, Failure> {
+        if body.announced().is_some_and(|bytes| bytes > self.max_bytes) {
+            return Err(self.too_large());
+        }
+        let encodings = Encodings::of(head)?;
+        let data = self.receive(body, head, deadline, held, encodings.is_plain()).await?;
+        let data = match encodings.is_plain() {
+            true => data,
+            // Rare, and boxed: see `Attempts::fetch`.
+            false => Box::pin(encodings.decode(data, self, held, slots)).await?,
+        };
+        self.check_size(data.len() as u64)?;
+        self.check_type(&data, head)?;
+        Ok(data)
+    }
+
+    /// Receives the bytes of a body as they are sent. Waiting for room in the budget moves the deadline: a row does not
+    /// fail because its output is slow. The type of a plain body is checked as soon as it can be told.
+    async fn receive(
         &self,
         mut body: Body,
         head: &HeaderMap,
         mut deadline: Instant,
         held: &mut Held,
-        slots: &Semaphore,
+        is_plain: bool,
     ) -> Result<Vec<u8>, Failure> {
-        let announced = body.announced();
-        if announced.is_some_and(|bytes| bytes > self.max_bytes) {
-            return Err(self.too_large());
-        }
-        let encodings = Encodings::of(head)?;
         // A byte more than announced: see where it is read.
-        let mut data = Vec::with_capacity(announced.map_or(0, |bytes| bytes.min(MAX_ANNOUNCED) as usize + 1));
-        let mut sniffed = !encodings.is_plain() || self.accept.is_empty();
+        let capacity = body.announced().map_or(0, |bytes| bytes.min(MAX_ANNOUNCED) as usize + 1);
+        let mut data = Vec::with_capacity(capacity);
+        let mut sniffed = !is_plain || self.accept.is_empty();
         let mut pace = Pace::new(self, Instant::now());
         let mut timer = std::pin::pin!(sleep_until(deadline.min(pace.due)));
         loop {
@@ -69,7 +89,7 @@ impl Limits {
                 }
             };
             if read == 0 {
-                break;
+                return Ok(data);
             }
             if data.len() as u64 > self.max_bytes {
                 return Err(self.too_large());
@@ -88,14 +108,6 @@ impl Limits {
                 self.check_type(&data, head)?;
             }
         }
-        let data = match encodings.is_plain() {
-            true => data,
-            // Rare, and boxed: see `Attempts::fetch`.
-            false => Box::pin(encodings.decode(data, self, held, slots)).await?,
-        };
-        self.check_size(data.len() as u64)?;
-        self.check_type(&data, head)?;
-        Ok(data)
     }
 
     /// Whether a whole body is of a size that is wanted.
