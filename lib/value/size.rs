@@ -10,7 +10,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
         "m" => 2,
         "g" => 3,
         "t" => 4,
-        _ => return Err(format!("'{unit}' is no unit (write K, M, G or T)")),
+        _ => return Err(format!("unknown unit '{unit}' (use K, M, G, T)")),
     };
     let number: f64 = number.parse().map_err(|_| "not a size (write 123, 200M or 1.5G)".to_owned())?;
     Ok((number * 1024_f64.powi(power)) as u64)

@@ -217,7 +217,7 @@ fn a_record_after_a_torn_line_is_not_lost() {
     shardrun(path, ["--run", "r", "-n", "3", "[ {} = 0 ]"]).done().status(3);
     let lines = std::fs::read_to_string(&part).unwrap();
     let records = |text: &str| text.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count();
-    assert_eq!(lines.lines().count() - records(&lines), 1, "only the torn line is no record:\n{lines}");
+    assert_eq!(lines.lines().count() - records(&lines), 1, "only the torn line is not a record:\n{lines}");
     // An older version appended the next record to the torn line.
     let torn = format!("{}{}", &text[..20], lines.lines().last().unwrap());
     std::fs::write(&part, torn + "\n").unwrap();

@@ -98,7 +98,7 @@ struct Context {
 }
 
 impl Context {
-    /// Nothing where there is no file with contexts, as inside of a cluster.
+    /// Nothing where there is no file with contexts, as inside a cluster.
     fn ask() -> Self {
         let answer = ask(&["kubectl", "config", "view", "--minify", "-o", "json"], LIMIT).unwrap_or_default();
         let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
@@ -191,12 +191,18 @@ struct Seen {
     completed: Vec<usize>,
 }
 
+/// The objects that `kubectl get` lists.
+fn get(submission: &Submission, words: &[&str]) -> Result<Vec<Value>> {
+    let words = [&["get"], words, &["-o", "json"]].concat();
+    let answer = ask(&kubectl(submission, &words), LIMIT)?;
+    let mut answer: Value = serde_json::from_str(&answer).context("kubectl: the answer is not JSON")?;
+    Ok(answer["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
+}
+
 fn look(submission: &Submission) -> Result<Seen> {
     let selector = selector(submission);
     // Jobs are listed first: the pods of one that has ended have ended too.
-    let answer = ask(&kubectl(submission, &["get", "jobs,pods", "-l", &selector, "-o", "json"]), LIMIT)?;
-    let answer: Value = serde_json::from_str(&answer).context("kubectl: the answer is no JSON")?;
-    let objects = answer["items"].as_array().map_or(&[][..], Vec::as_slice);
+    let objects = get(submission, &["jobs,pods", "-l", &selector])?;
     let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
     let pods: Vec<Pod> = of_kind("Pod").filter_map(|pod| Pod::parse(pod, submission)).collect();
     let jobs = of_kind("Job").count();

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 use tarpipe::tally::counted;
 
-use super::{LIMIT, kubectl, look};
-use crate::ask::ask;
+use super::{get, look};
 use crate::engine::Submission;
 
 /// Why pods do not start, or why there are none, each reason once.
@@ -19,7 +18,7 @@ pub fn reasons(submission: &Submission) -> Result<Vec<String>> {
     let is_running = seen.pods.iter().any(|pod| pod.phase == "Running");
     let mut found: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
     for (reason, message) in seen.pods.iter().filter_map(|pod| pod.waits.as_ref()) {
-        // Pods wait for room while others run: that is no trouble.
+        // Waiting for room while other pods run is normal.
         if reason != "Unschedulable" || !is_running {
             found.entry(reason).or_insert((0, message)).0 += 1;
         }
@@ -32,12 +31,10 @@ pub fn reasons(submission: &Submission) -> Result<Vec<String>> {
 /// Why the Jobs have no pods, as their events say: a quota, an admission policy.
 fn no_pods(submission: &Submission) -> Result<Vec<String>> {
     let selector = "involvedObject.kind=Job,type=Warning";
-    let answer = ask(&kubectl(submission, &["get", "events", "--field-selector", selector, "-o", "json"]), LIMIT)?;
-    let answer: Value = serde_json::from_str(&answer).context("kubectl: the answer is no JSON")?;
+    let events = get(submission, &["events", "--field-selector", selector])?;
     let name = submission.parts.first().map_or("", |part| part.id.as_str());
-    let events = answer["items"].as_array().map_or(&[][..], Vec::as_slice).iter();
     let mut ours =
-        events.filter(|event| event["involvedObject"]["name"].as_str().is_some_and(|job| job.starts_with(name)));
+        events.iter().filter(|event| event["involvedObject"]["name"].as_str().is_some_and(|job| job.starts_with(name)));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     Ok(ours
         .next_back()
