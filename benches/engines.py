@@ -1,7 +1,7 @@
 """shardrun's cost of an item on Slurm, Spark and Ray against the bare engine starting the same command.
 
 What an engine takes to start a run is left out: the cost of an item is the difference between a run of many
-items and a run of few, divided by their number. The engines are those of `scripts/engines/install`.
+items and a run of few, divided by their number. The engines are those of `tests/engines/install`.
 """
 
 import contextlib
@@ -74,16 +74,16 @@ def shardrun(bench, work, n, flags):
 
 
 def installed(bench, name):
-    """Where scripts/engines/install has put an engine."""
+    """Where tests/engines/install has put an engine."""
     return pathlib.Path(os.environ.get("TARPIPE_ENGINES", bench.root / "target" / "engines")) / name
 
 
 @contextlib.contextmanager
 def engine(bench, name, *words):
     """An engine at work: the command that sets its environment; None where it is not installed."""
-    control = str(bench.root / "scripts" / "engines" / name)
+    control = str(bench.root / "tests" / "engines" / name)
     if not (bench.has("sbatch") if name == "slurm" else words[0].exists()):
-        print(f"  ({name} is not installed: left out; scripts/engines/install has it)")
+        print(f"  ({name} is not installed: left out; tests/engines/install has it)")
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="tarpipe-bench-") as home:

@@ -35,7 +35,7 @@ def size(bench):
 def start(bench, programs, home):
     """The server, and the variables that lead to it."""
     path = f"{programs}:{os.environ['PATH']}"
-    script = bench.root / "scripts" / "engines" / "s3-serve"
+    script = bench.root / "tests" / "stores" / "s3-serve"
     server = subprocess.Popen(
         [script, home], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PATH": path}
     )

@@ -64,7 +64,7 @@ def against_the_floor(bench, tarproc, small, count):
 def ways(bench, tarproc, small, count):
     worker = bench.cache / "identity.py"
     worker.write_text(IDENTITY)
-    path = {"PYTHONPATH": str(bench.root / "scripts")}
+    path = {"PYTHONPATH": str(bench.root / "python")}
     # Enough samples that the start of Python does not count.
     many = bench.made("tarproc-20000.tar", samples(20_000, 2_000))
     rows = bench.compare(

@@ -1,4 +1,4 @@
-//! Compiles the part that has to run before Rust's start-up: see stdio.c.
+//! Compiles stdio.c, which has to run before the start-up code of Rust.
 
 #![allow(clippy::print_stdout, reason = "this is how a build script talks to cargo")]
 
@@ -8,7 +8,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=stdio.c");
     cc::Build::new().file("stdio.c").cargo_metadata(false).try_compile("tarpipe_stdio")?;
     println!("cargo::rustc-link-search=native={}", std::env::var("OUT_DIR")?);
-    // Nothing calls it, and so a linker that picks what is needed would leave it out.
+    // Nothing refers to it, so the linker would leave it out.
     println!("cargo::rustc-link-lib=static:+whole-archive=tarpipe_stdio");
     Ok(())
 }

@@ -1,43 +1,65 @@
-//! SHA-256, for sidecars, indexes and splits by hash.
+//! SHA-256 and what is derived from it: checksums of shards (sidecars,
+//! indexes), splits by hash, and fingerprints of keys.
+//!
+//! Results depend on the bytes alone. They are part of file formats and of
+//! which sample falls into which split, so they must never change.
 
 use sha2::{Digest as _, Sha256};
 
-/// A running digest.
+/// A running SHA-256. Cloning it copies the state, so that a prefix can be
+/// hashed once.
+///
+/// ```
+/// use tarpipe::digest::Digest;
+///
+/// let mut digest = Digest::new();
+/// digest.update(b"ab");
+/// digest.update(b"c");
+/// assert!(digest.hex().starts_with("ba7816bf8f01cfea"));
+/// ```
 #[derive(Clone)]
 pub struct Digest(Sha256);
 
 impl Digest {
-    /// The digest of nothing yet.
-    #[allow(clippy::new_without_default, reason = "a default digest says nothing")]
+    /// The digest of no bytes.
+    #[allow(clippy::new_without_default, reason = "new() says that it is empty")]
     pub fn new() -> Self {
         Digest(Sha256::new())
     }
 
-    /// Takes in more bytes.
+    /// Appends bytes. The result does not depend on how they were divided into
+    /// calls.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The digest in lower-case hexadecimal.
+    /// The digest as 64 lower-case hexadecimal digits.
     pub fn hex(self) -> String {
         self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// A number from 0 up to 1 that depends on `text` alone: the first eight bytes of its SHA-256,
-/// read as a big-endian fraction.
+/// Maps `text` to a number in [0, 1), uniformly: the first eight bytes of its
+/// SHA-256 as a big-endian fraction, rounded down to 53 bits. tarsplit assigns
+/// samples to splits with it.
+///
+/// ```
+/// assert_eq!(tarpipe::digest::fraction("key"), tarpipe::digest::fraction("key"));
+/// ```
 pub fn fraction(text: &str) -> f64 {
     let hash = Sha256::digest(text.as_bytes());
     let head = hash.iter().take(8).fold(0, |number: u64, &byte| number << 8 | u64::from(byte));
     (head >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// The first half of the SHA-256 of `text`: enough to tell billions of keys apart.
+/// The first 128 bits of the SHA-256 of `text`. With a billion keys the
+/// probability that any two collide is below 10⁻²⁰, so equal fingerprints are
+/// taken for equal keys.
 pub fn fingerprint(text: &str) -> u128 {
     fingerprint_bytes(text.as_bytes())
 }
 
-/// The same of any bytes.
+/// The same as [`fingerprint`] for bytes that need not be UTF-8.
 pub fn fingerprint_bytes(bytes: &[u8]) -> u128 {
     let hash = Sha256::digest(bytes);
     hash.iter().take(16).fold(0, |number: u128, &byte| number << 8 | u128::from(byte))

@@ -1,14 +1,20 @@
-//! The HTTP client that sources, sinks and stores share. `fetch` has its own: see tools/fetch.
+//! The HTTP client of sources, sinks and stores. fetch has its own, which is
+//! asynchronous: see tools/fetch.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use ureq::Agent;
 
-/// A connection that says nothing for so long is taken for dropped.
+/// A connection without any data for this long is considered dropped.
 const STALL: Duration = Duration::from_secs(60);
 
-/// The client that all sources and sinks share. Statuses are answers, not errors.
+/// The shared client: keeps connections alive, follows redirects, honours the
+/// proxy variables of the environment, and uses the system's certificates. HTTP
+/// error statuses are returned as responses, not as errors.
+///
+/// Connecting times out after 20 seconds, each read or write after 60; there is
+/// no limit on the whole transfer.
 pub(crate) fn agent() -> &'static Agent {
     static AGENT: OnceLock<Agent> = OnceLock::new();
     AGENT.get_or_init(|| {
@@ -25,7 +31,7 @@ pub(crate) fn agent() -> &'static Agent {
     })
 }
 
-/// What the client says of a connection, without its own prefixes.
+/// The message of a failed connection, without the client's own prefixes.
 pub(crate) fn transport_error(err: ureq::Error) -> String {
     match err {
         ureq::Error::Io(err) => err.to_string(),

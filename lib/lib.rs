@@ -1,21 +1,105 @@
-//! The model and the plumbing of the tarpipe tools. No policy of any one tool lives here.
+//! The data model and the shared machinery of the tarpipe tools. Policy of a
+//! single tool does not belong here.
 //!
-//! The vocabulary, used alike in code, help, manual and messages:
+//! # Vocabulary
+//!
+//! It is the same in code, help, manual and messages:
 //!
 //! - a **stream** is a tar archive, plain or compressed;
-//! - a **member** is a regular file in it; its **key** is the path up to the first dot of
-//!   the base name, its **field** is what follows that dot (WebDataset's rule);
-//! - a **sample** is a run of adjacent members with one key;
+//! - a **member** is a regular file in it; its **key** is the path up to the
+//!   first dot of the base name, its **field** is what follows that dot
+//!   (WebDataset's rule);
+//! - a **sample** is a run of adjacent members that share a key;
 //! - a **shard** is one archive of a dataset;
-//! - a **source** is a name that can be read, a **sink** one that can be written;
-//! - a **fault** is something wrong in the data, known by a stable reason **code**;
-//! - what is **left out** of the output is either *dropped* (it was never part of a sample)
-//!   or *failed* (it was, and could not be processed).
+//! - a **source** is a name that can be read, a **sink** one that can be
+//!   written;
+//! - a **fault** is an error in the data, identified by a stable reason
+//!   **code**;
+//! - an item that is **left out** of the output was either *dropped* (it never
+//!   belonged to a sample) or *failed* (it did, and could not be processed).
 //!
-//! Tools depend on this crate, never on each other. The modules below are listed from bottom to top: each uses only those
-//! above it in this list, and `tests/layers.rs` holds that.
+//! # A tool in a page
+//!
+//! A filter reads samples, works on them in parallel, and writes a shard. This
+//! one removes captions; `cli::main` adds the shared flags, messages, signal
+//! handling and the exit status:
+//!
+//! ```
+//! use clap::Parser;
+//! use tarpipe::cli::{InputFlags, Outcome, OutputFlags, ParallelFlags, SampleLimit, Verbosity};
+//! use tarpipe::run::pool::{self, PoolLimits};
+//! use tarpipe::sample::Sample;
+//!
+//! /// Remove captions
+//! #[derive(Parser)]
+//! #[command(name = "tarmute")]
+//! struct Args {
+//!     #[command(flatten)]
+//!     input: InputFlags,
+//!     #[command(flatten)]
+//!     output: OutputFlags,
+//!     #[command(flatten)]
+//!     limit: SampleLimit,
+//!     #[command(flatten)]
+//!     parallel: ParallelFlags,
+//!     #[command(flatten)]
+//!     verbosity: Verbosity,
+//! }
+//!
+//! fn run(args: Args) -> anyhow::Result<Outcome> {
+//!     let samples = args.input.samples(&args.limit)?;
+//!     let tally = samples.tally(); // what the reader leaves out
+//!     let mut shard = args.output.create(&args.parallel)?;
+//!     let mute = |mut sample: Sample| {
+//!         sample.members.retain(|member| member.field != "txt");
+//!         Ok(sample)
+//!     };
+//!     pool::run(
+//!         PoolLimits::for_workers(args.parallel.threads()),
+//!         samples,
+//!         Sample::bytes,
+//!         move |_worker| mute,
+//!         |sample| {
+//!             shard.write(&sample)?;
+//!             tally.add(|tally| tally.done());
+//!             Ok(())
+//!         },
+//!     )?;
+//!     shard.finish()?; // only now does the output exist
+//!     Ok(tally.take().into())
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     let args = vec!["tarmute".into(), "pipe:tar c --files-from /dev/null".into(), "-o".into(), "/dev/null".into()];
+//!     tarpipe::cli::main(args, run)
+//! }
+//! ```
+//!
+//! # Layers
+//!
+//! The modules below are listed from bottom to top. A module uses only modules
+//! listed above it, and tools use this crate but never each other;
+//! `tests/layers.rs` enforces both.
+//!
+//! # Conventions
+//!
+//! - Functions that take a `name` accept everything that a user can type as a
+//!   source or a sink: paths, `-`, `pipe:COMMAND` and URLs (see [`location`]).
+//! - Errors are [`anyhow::Error`] with the subject as context (`shard-3.tar:
+//!   byte 512: …`). Only errors that callers tell apart have types:
+//!   [`archive::Fault`], [`sink::ReaderLeft`], [`usage::Usage`] and
+//!   [`run::pool::WorkerPanicked`].
+//! - Bad data never panics; a panic is a bug. Decoders that panic on hostile
+//!   data are run through [`run::panics`].
+//! - Nothing that can fail is left to `Drop`: a writer has a `finish` method,
+//!   and dropping it unfinished means that its output is discarded.
+//! - Everything blocks. Only object stores are asynchronous inside, and hide
+//!   it.
+//! - Global state is limited to what belongs to the process: the tool's name
+//!   and verbosity, progress counters, signal handling and the clients of
+//!   object stores.
 
-// What flags are set to: sizes, durations, slices, partitions, templates, expressions.
+// Types of flag values: sizes, durations, lists, slices, partitions, templates, expressions.
 pub mod value;
 
 // SHA-256 and fingerprints.
@@ -30,19 +114,19 @@ pub mod messages;
 // Counts by reason code.
 pub mod tally;
 
-// Mistakes in flags.
+// Usage errors, exit status 2.
 pub mod usage;
 
 // Signals, child processes, worker pools, memory budgets, scratch directories.
 pub mod run;
 
-// The names of sources and sinks, taken apart.
+// Parses the names of sources and sinks.
 pub mod location;
 
 // The tar format: headers, reader, writer.
 pub mod archive;
 
-// The formats gzip, zstd, xz, bzip2, lz4: detected on input, chosen on output.
+// gzip, zstd, xz, bzip2 and lz4: detected on input, chosen on output.
 pub mod compression;
 
 // The HTTP client of sources, sinks and stores.
@@ -52,10 +136,10 @@ pub mod http;
 #[cfg(feature = "stores")]
 pub mod store;
 
-// Opens a name for reading.
+// Opens names for reading.
 pub mod source;
 
-// Creates a name for writing, whole or not at all.
+// Creates names for writing, atomically.
 pub mod sink;
 
 // Members, keys, fields, samples, streams, shards.
@@ -64,13 +148,13 @@ pub mod sample;
 // External sort.
 pub mod sort;
 
-// Rows in text, csv, json, parquet, arrow.
+// Rows of txt, csv, json, parquet and arrow tables.
 #[cfg(feature = "tables")]
 pub mod table;
 
-// Reports: one row per item.
+// Reports of runs: one row per item.
 #[cfg(feature = "tables")]
 pub mod report;
 
-// Flags that tools share, `main`, exit status, manual.
+// Shared flags, `main`, exit status, manual pages.
 pub mod cli;

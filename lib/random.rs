@@ -1,11 +1,23 @@
-//! Random choices that a seed repeats, on every machine and in every later version: that is why
-//! the generator (SplitMix64) is written out here.
+//! Pseudorandom numbers that are reproducible from a seed on every machine and
+//! in every later version. The generator (SplitMix64) is written out here
+//! because crates change theirs between versions.
+//!
+//! Not for secrets. Names of temporary files take their randomness from the
+//! system instead (see `run::owner`).
 
-/// A stream of numbers that its seed decides.
+/// A generator whose output is determined by its seed.
+///
+/// ```
+/// use tarpipe::random::Random;
+///
+/// assert_eq!(Random::new(7).bits(), Random::new(7).bits());
+/// assert!(Random::new(7).below(10) < 10);
+/// ```
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of this seed.
+    /// Starts the sequence of this seed. All seeds are equally good, 0
+    /// included.
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }
@@ -19,17 +31,19 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// A number below `n`, which is not 0.
+    /// The next number in `0..n`, uniform up to a bias of `n` / 2⁶⁴. `n` must
+    /// not be 0.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
-    /// A number from 0 up to 1.
+    /// The next number in [0, 1), a multiple of 2⁻⁵³.
     pub fn fraction(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Puts `items` in random order.
+    /// Shuffles `items` in place (Fisher-Yates): every order is equally likely.
+    /// Takes one number per item.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));

@@ -1,5 +1,6 @@
-//! The report of a run: one line for every item, the good and the failed. Every tool begins it with
-//! a key and uses the same words, so that the reports of a pipeline can be joined.
+//! Reports of a run: one row per item, processed or failed. The reports of all
+//! tools begin with a key and use the same column names and status words, so
+//! that the reports of a pipeline can be joined.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,73 +10,104 @@ use arrow_array::builder::{Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use serde_json::Value;
 
-use crate::sink::{Options, Sink};
-use crate::table::parquet::Groups;
+use crate::sink::{Sink, SinkOptions};
+use crate::table::parquet::RowGroupWriter;
 use crate::usage::Usage;
 
-/// A column: its name, and what it holds.
+/// The name and type of a column. Every column may be null.
 #[derive(Clone, Copy, Debug)]
-pub enum Column {
-    /// Text, or nothing.
+pub enum ReportColumn {
+    /// Text.
     Text(&'static str),
-    /// A whole number, or nothing: signed in parquet, where Spark knows no other.
+    /// A whole number; signed in parquet, because Spark has no unsigned type.
     Number(&'static str),
 }
 
-impl Column {
+impl ReportColumn {
     fn name(self) -> &'static str {
         match self {
-            Column::Text(name) | Column::Number(name) => name,
+            ReportColumn::Text(name) | ReportColumn::Number(name) => name,
         }
     }
 }
 
-/// The formats of reports.
+/// The formats of reports, by suffix.
 const FORMATS: [&str; 3] = [".jsonl", ".csv", ".parquet"];
 
-/// Rows of a parquet row group: what is held in memory.
+/// Rows per parquet row group, which is what is held in memory.
 const ROW_GROUP: usize = 16_384;
 
-/// A report on its way. It appears under its name only after [`Ledger::finish`].
-pub struct Ledger {
-    columns: &'static [Column],
-    kind: Kind,
+/// A report that is being written: JSON lines, CSV or parquet. It appears under
+/// its name only after [`ReportWriter::finish`]. Memory is bounded by 64 KB, or
+/// by 16,384 rows for parquet.
+///
+/// ```
+/// use serde_json::json;
+/// use tarpipe::report::{ReportColumn, ReportWriter};
+///
+/// const COLUMNS: &[ReportColumn] = &[ReportColumn::Text("key"), ReportColumn::Number("width")];
+/// let folder = tempfile::tempdir()?;
+/// let name = format!("{}/report.csv", folder.path().display());
+/// let mut report = ReportWriter::create(&name, COLUMNS)?;
+/// report.add(vec![json!("cat"), json!(640)])?;
+/// report.add(vec![json!("dog"), json!(null)])?;
+/// report.finish()?;
+/// assert_eq!(std::fs::read_to_string(&name)?, "key,width\ncat,640\ndog,\n");
+/// # anyhow::Ok(())
+/// ```
+pub struct ReportWriter {
+    columns: &'static [ReportColumn],
+    kind: ReportFormat,
 }
 
-enum Kind {
+/// The output in each format, with what is buffered of it.
+enum ReportFormat {
     Jsonl(Sink, Vec<u8>),
     Csv(Box<csv::Writer<Sink>>),
-    Parquet(Box<Groups<Sink>>, Vec<Vec<Value>>),
+    Parquet(Box<RowGroupWriter<Sink>>, Vec<Vec<Value>>),
 }
 
-impl Ledger {
-    /// The suffix of a report's name, with its dots: the format, then the compression if there is one. Any other
-    /// suffix is a usage error.
+impl ReportWriter {
+    /// The suffix of a report's name, with its dots: the format, then the
+    /// compression if there is one (`.gz` or `.zst`). Any other suffix is a
+    /// usage error.
+    ///
+    /// ```
+    /// use tarpipe::report::ReportWriter;
+    ///
+    /// assert_eq!(ReportWriter::suffix("out/report.jsonl.gz")?, ".jsonl.gz");
+    /// assert!(ReportWriter::suffix("report.txt").is_err());
+    /// # anyhow::Ok(())
+    /// ```
     pub fn suffix(name: &str) -> Result<&str> {
         let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
         match FORMATS.iter().find(|format| plain.ends_with(*format)) {
             Some(format) => Ok(&name[plain.len() - format.len()..]),
-            None => bail!(Usage(format!("{name}: a report ends in .jsonl, .csv or .parquet"))),
+            None => bail!(Usage(format!("{name}: the name of a report must end in .jsonl, .csv or .parquet"))),
         }
     }
 
-    /// Creates a report; the suffix chooses its format.
-    pub fn create(name: &str, columns: &'static [Column]) -> Result<Self> {
-        let suffix = Ledger::suffix(name)?;
-        let sink = Sink::create(name, Options::default())?;
+    /// Creates a report; its suffix determines the format. Fails as
+    /// [`ReportWriter::suffix`] and [`Sink::create`] do.
+    pub fn create(name: &str, columns: &'static [ReportColumn]) -> Result<Self> {
+        let suffix = ReportWriter::suffix(name)?;
+        let sink = Sink::create(name, SinkOptions::default())?;
         let kind = match suffix {
-            _ if suffix.starts_with(".jsonl") => Kind::Jsonl(sink, Vec::new()),
-            _ if suffix.starts_with(".csv") => Kind::Csv(Box::new(csv_writer(sink, columns)?)),
-            _ => Kind::Parquet(Box::new(Groups::begin(sink, batch(columns, &[])?.schema())?), Vec::new()),
+            _ if suffix.starts_with(".jsonl") => ReportFormat::Jsonl(sink, Vec::new()),
+            _ if suffix.starts_with(".csv") => ReportFormat::Csv(Box::new(csv_writer(sink, columns)?)),
+            _ => {
+                ReportFormat::Parquet(Box::new(RowGroupWriter::begin(sink, batch(columns, &[])?.schema())?), Vec::new())
+            }
         };
-        Ok(Ledger { columns, kind })
+        Ok(ReportWriter { columns, kind })
     }
 
-    /// Adds a line: a value for each column.
+    /// Adds a row: one value per column, in order. A value of the wrong type
+    /// becomes null in parquet.
     pub fn add(&mut self, row: Vec<Value>) -> Result<()> {
         debug_assert_eq!(row.len(), self.columns.len(), "a value for each column");
         match &mut self.kind {
-            Kind::Jsonl(sink, buf) => {
+            ReportFormat::Jsonl(sink, buf) => {
                 let names = self.columns.iter().map(|column| column.name().to_owned());
                 serde_json::to_writer(&mut *buf, &names.zip(row).collect::<Value>())?;
                 buf.push(b'\n');
@@ -84,8 +116,8 @@ impl Ledger {
                     buf.clear();
                 }
             }
-            Kind::Csv(writer) => writer.write_record(row.iter().map(cell))?,
-            Kind::Parquet(groups, rows) => {
+            ReportFormat::Csv(writer) => writer.write_record(row.iter().map(cell))?,
+            ReportFormat::Parquet(groups, rows) => {
                 rows.push(row);
                 if rows.len() >= ROW_GROUP {
                     groups.write(&batch(self.columns, rows)?)?;
@@ -97,15 +129,15 @@ impl Ledger {
         Ok(())
     }
 
-    /// Makes the report appear under its name.
+    /// Writes what is left and makes the report appear under its name.
     pub fn finish(self) -> Result<()> {
         let sink = match self.kind {
-            Kind::Jsonl(mut sink, buf) => {
+            ReportFormat::Jsonl(mut sink, buf) => {
                 sink.write_all(&buf)?;
                 sink
             }
-            Kind::Csv(writer) => writer.into_inner().map_err(|err| err.into_error())?,
-            Kind::Parquet(mut groups, rows) => {
+            ReportFormat::Csv(writer) => writer.into_inner().map_err(|err| err.into_error())?,
+            ReportFormat::Parquet(mut groups, rows) => {
                 groups.write(&batch(self.columns, &rows)?)?;
                 groups.finish()?
             }
@@ -115,13 +147,13 @@ impl Ledger {
     }
 }
 
-fn csv_writer(sink: Sink, columns: &[Column]) -> Result<csv::Writer<Sink>> {
+fn csv_writer(sink: Sink, columns: &[ReportColumn]) -> Result<csv::Writer<Sink>> {
     let mut writer = csv::Writer::from_writer(sink);
     writer.write_record(columns.iter().map(|column| column.name()))?;
     Ok(writer)
 }
 
-/// A value as CSV has it: nothing is an empty cell.
+/// A value in CSV: null is an empty cell.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -130,16 +162,17 @@ fn cell(value: &Value) -> String {
     }
 }
 
-fn batch(columns: &[Column], rows: &[Vec<Value>]) -> Result<RecordBatch> {
+/// Rows as a record batch with the types of the columns.
+fn batch(columns: &[ReportColumn], rows: &[Vec<Value>]) -> Result<RecordBatch> {
     let arrays = columns.iter().enumerate().map(|(at, column)| {
         let values = rows.iter().map(|row| &row[at]);
         let array: ArrayRef = match column {
-            Column::Text(_) => {
+            ReportColumn::Text(_) => {
                 let mut builder = StringBuilder::new();
                 values.for_each(|value| builder.append_option(value.as_str()));
                 Arc::new(builder.finish())
             }
-            Column::Number(_) => {
+            ReportColumn::Number(_) => {
                 let mut builder = Int64Builder::new();
                 values.for_each(|value| builder.append_option(value.as_i64()));
                 Arc::new(builder.finish())

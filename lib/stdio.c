@@ -1,4 +1,4 @@
-/* Runs before main, and so before Rust's own start-up, which opens /dev/null for every standard descriptor that the
+/* Runs before main, and so before the start-up code of Rust, which opens /dev/null for every standard descriptor that the
  * caller has closed: output would vanish there and the run would succeed. Here they are opened the other way round, so
  * that reading from a closed stdin and writing to a closed stdout fail with EBADF, as in GNU's tools (gnulib: stdopen).
  * Later the two cannot be told apart: a caller may well have meant /dev/null, and opened it for reading and writing. */

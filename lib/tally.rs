@@ -1,4 +1,22 @@
-//! What became of the items of a run: counts by reason code, and the line that sums them up.
+//! Counts of the items of a run by outcome and reason code, the summary line
+//! made from them, and the limit on failures.
+//!
+//! Every tool ends with a [`Tally`]; `cli::main` turns it into the last line on
+//! stderr and into the exit status.
+//!
+//! Reason codes are part of the interface: users' scripts match them, so they
+//! never change. Those of the library, besides the ones of each tool, are:
+//!
+//! | code | outcome | given by |
+//! |---|---|---|
+//! | `directory`, `link`, `device`, `sparse`, `unknown_type` | dropped | [`crate::archive::EntryKind`] |
+//! | `dot_file`, `no_field`, `metadata` | dropped | [`crate::sample::member_name`] |
+//! | `name_absolute`, `name_parent`, `name_control`, `name_not_utf8` | failed | [`crate::sample::member_name`] |
+//! | `too_large` | failed | [`crate::sample::stream`] |
+//! | `select` | failed | [`crate::sample::select`] |
+//! | `exit_status`, `signal`, `disk_full`, `unreadable`, `bad_name`, `exhausted`, `system` | failed | [`crate::run::failure`] |
+//! | `cut`, `damaged`, `not_tar`, `read` | ends the stream | [`crate::archive::Fault`] |
+//! | `duplicate_field`, `too_many_fields` | ends the stream | [`crate::sample::fields`] |
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -8,7 +26,18 @@ use serde::{Deserialize, Serialize};
 
 type Codes = BTreeMap<&'static str, u64>;
 
-/// Counts of what was done and what was left out.
+/// How many items were done, dropped and failed. See the crate's vocabulary for
+/// the difference: dropped items do not affect the exit status, failed ones
+/// may.
+///
+/// ```
+/// use tarpipe::tally::Tally;
+///
+/// let mut tally = Tally::default();
+/// tally.done();
+/// tally.fail("decode");
+/// assert_eq!(tally.summary(), "1 sample; failed 1 (1 decode)");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     noun: Option<&'static str>,
@@ -18,27 +47,30 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts of something else than samples.
+    /// An empty tally of items other than samples, for the summary: `noun` is
+    /// singular, such as `row`.
     pub fn of(noun: &'static str) -> Self {
         Tally { noun: Some(noun), ..Tally::default() }
     }
 
-    /// One more sample went through.
+    /// Counts one item that was processed.
     pub fn done(&mut self) {
         self.done += 1;
     }
 
-    /// Something that was never part of a sample was passed over.
+    /// Counts one item that was ignored because it does not belong to any
+    /// sample, such as a directory.
     pub fn drop(&mut self, code: &'static str) {
         *self.dropped.entry(code).or_default() += 1;
     }
 
-    /// An item that should have gone through was left out.
+    /// Counts one item that should have been processed and is missing from the
+    /// output.
     pub fn fail(&mut self, code: &'static str) {
         *self.failed.entry(code).or_default() += 1;
     }
 
-    /// Adds the counts of another part of the run.
+    /// Adds the counts of another part of the run. The noun of `self` is kept.
     pub fn merge(&mut self, other: &Tally) {
         self.done += other.done;
         for (codes, others) in [(&mut self.dropped, &other.dropped), (&mut self.failed, &other.failed)] {
@@ -48,27 +80,28 @@ impl Tally {
         }
     }
 
-    /// How many samples went through.
+    /// The number of items that were processed.
     pub fn count_done(&self) -> u64 {
         self.done
     }
 
-    /// How many items failed.
+    /// The number of failed items, over all codes.
     pub fn count_failed(&self) -> u64 {
         self.failed.values().sum()
     }
 
-    /// How many members were no part of a sample.
+    /// The number of dropped items, over all codes.
     pub fn count_dropped(&self) -> u64 {
         self.dropped.values().sum()
     }
 
-    /// Whether anything was left out.
+    /// Returns true if nothing was dropped and nothing failed.
     pub fn is_clean(&self) -> bool {
         self.dropped.is_empty() && self.failed.is_empty()
     }
 
-    /// `12 samples; failed 2 (1 cut, 1 decode); dropped 1 (directory)`
+    /// The summary line, such as `12 samples; failed 2 (1 cut, 1 decode);
+    /// dropped 1 (1 directory)`. Codes are sorted by name.
     pub fn summary(&self) -> String {
         let mut line = counted(self.done, self.noun.unwrap_or("sample"));
         for (verb, codes) in [("failed", &self.failed), ("dropped", &self.dropped)] {
@@ -82,17 +115,17 @@ impl Tally {
     }
 }
 
-/// Counts that outlive the thread that makes them.
+/// A tally that several threads count into. Clones share the counts.
 #[derive(Clone, Default)]
 pub struct SharedTally(Arc<Mutex<Tally>>);
 
 impl SharedTally {
-    /// Takes the counts so far.
+    /// Returns the counts so far and resets them to zero.
     pub fn take(&self) -> Tally {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Counts something.
+    /// Calls `count` with the tally, under its lock: keep it short.
     pub fn add(&self, count: impl FnOnce(&mut Tally)) {
         count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -103,17 +136,23 @@ impl SharedTally {
     }
 }
 
-/// How many failures a run tolerates: `N` or `P%` of all items.
+/// `--max-failures`: how many failures a run tolerates before its exit status
+/// is 3. Parsed from `N` or `P%`.
+///
+/// Serialized into the plans of shardrun: the names of the variants must not
+/// change.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum MaxFailures {
-    /// So many.
+    /// At most this many items.
     Count(u64),
-    /// So many in a hundred.
+    /// At most this share of all items, 0 to 100.
     Percent(f64),
 }
 
 impl MaxFailures {
-    /// Whether the run failed more than it may; without a limit that is: all of it did.
+    /// Returns true if the run has failed: more items failed than `limit`
+    /// allows. Without a limit, a run fails if items failed and none was done.
+    /// Dropped items do not count.
     pub fn exceeded(limit: Option<Self>, tally: &Tally) -> bool {
         let (done, failed) = (tally.count_done(), tally.count_failed());
         match limit {
@@ -124,6 +163,8 @@ impl MaxFailures {
     }
 }
 
+/// Parses a count or a percentage from `0%` to `100%`, which may have a
+/// fraction.
 impl FromStr for MaxFailures {
     type Err = String;
 
@@ -136,7 +177,8 @@ impl FromStr for MaxFailures {
     }
 }
 
-/// `1 sample`, `2 samples`.
+/// A number with its noun: `1 sample`, `2 samples`. The plural is formed by
+/// adding an `s`.
 pub fn counted(n: u64, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }

@@ -252,6 +252,6 @@ fn the_second_volume_of_an_archive_is_not_read_as_a_whole_one() {
         .cwd(folder.path())
         .done()
         .status(1)
-        .stderr_has("the rest of a member from another volume: join the volumes of a multi-volume archive first");
+        .stderr_has("continues a member of another volume: join the volumes of a multi-volume archive first");
     run("tarcat", ["one.tar"]).cwd(folder.path()).done().status(1).stderr_has("the input ends ");
 }

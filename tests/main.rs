@@ -5,29 +5,19 @@
 mod support;
 
 mod contracts;
-mod cuts;
+mod dropins;
 mod engines;
-mod exhausted;
 mod fetch;
-mod fetch_bodies;
-mod fetch_connections;
-mod fetch_headers;
-mod fetch_hostile;
-mod fetch_protocols;
-mod fetch_report;
-mod fetch_video;
 mod formats;
 mod hostile;
 mod http;
-mod http_versions;
-#[cfg(feature = "tarresize")]
-mod img2dataset;
 mod kills;
 mod layers;
+mod lists;
+mod machines;
 mod manual;
-mod namespaces;
-mod old_kernel;
 mod outputs;
+mod python;
 mod scripts;
 mod shardrun;
 #[cfg(feature = "stores")]
@@ -36,8 +26,8 @@ mod tarcat;
 mod tarcheck;
 mod tarcreate;
 mod tardataset;
+mod tarpipe;
 mod tarproc;
-mod tarproc_hostile;
 #[cfg(feature = "tarresize")]
 mod tarresize;
 #[cfg(feature = "tarshow")]
@@ -45,7 +35,4 @@ mod tarshow;
 mod tarsort;
 mod tarsplit;
 mod tarvideo;
-mod tarvideo_recipes;
-mod trust;
 mod urlcat;
-mod video2dataset;

@@ -1,5 +1,4 @@
-//! Where output goes: full disks, closed descriptors, names of descriptors, names that cannot be, and files that are
-//! read as well.
+//! Outputs: full disks, closed descriptors, names of descriptors, invalid names, and files that are also inputs.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -27,7 +26,7 @@ fn writers() -> Vec<(&'static str, Vec<&'static str>)> {
 }
 
 #[test]
-fn a_full_stdout_is_a_failure_in_every_tool() {
+fn every_tool_fails_if_stdout_is_full() {
     let folder = folder();
     std::fs::write(folder.path().join("empty"), "").unwrap();
     for (name, args) in writers() {
@@ -42,7 +41,7 @@ fn a_full_stdout_is_a_failure_in_every_tool() {
 }
 
 #[test]
-fn a_file_is_not_read_and_written_at_once() {
+fn a_file_cannot_be_both_input_and_stdout() {
     for (name, command) in [
         ("in.tar", "tarcat in.tar >> in.tar"),
         ("stdin", "tarcat < in.tar >> in.tar"),
@@ -56,11 +55,11 @@ fn a_file_is_not_read_and_written_at_once() {
         let folder = folder();
         let before = std::fs::read(folder.path().join("in.tar")).unwrap();
         let done = bash(&format!("ulimit -f 1000; {command}")).cwd(folder.path()).done().status(1);
-        done.stderr_has(&format!("{name}: is also the output (use -o, which replaces a file when it is whole)"));
+        done.stderr_has(&format!("{name}: is also the output (use -o, which replaces a file once it is complete)"));
         assert!(std::fs::read(folder.path().join("in.tar")).unwrap() == before, "{command}");
     }
     let done = bash("tarcat in.tar > in.tar").cwd(folder().path()).done().status(1);
-    done.stderr_has("in.tar: is also the output, and the shell has emptied it");
+    done.stderr_has("in.tar: is also the output, and the shell has truncated it");
     let folder = folder();
     let before = std::fs::read(folder.path().join("in.tar")).unwrap();
     bash("tarcat -o in.tar in.tar").cwd(folder.path()).ok();
@@ -71,7 +70,7 @@ fn a_file_is_not_read_and_written_at_once() {
 fn names_of_descriptors_are_written_to_and_never_replaced() {
     let folder = folder();
     let path = folder.path();
-    // As /dev/stdout is, but where nothing can be broken.
+    // A link like /dev/stdout, but in a folder where a bug does no harm.
     std::os::unix::fs::symlink("/proc/self/fd/1", path.join("stdout")).unwrap();
     for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "./stdout"] {
         std::fs::write(path.join("out"), "before").unwrap();
@@ -83,7 +82,7 @@ fn names_of_descriptors_are_written_to_and_never_replaced() {
         let piped = bash(&format!("tarcat -o {name} in.tar | cat")).cwd(path).ok();
         assert_eq!(members(&piped).len(), 9, "{name}");
     }
-    // Never by the name in /dev: a tool that gets this wrong replaces the link.
+    // Not /dev/stdout itself: a tool with a bug would replace it.
     let gone = "exec 5<>gone; rm gone; tarcat -o ./stdout in.tar >&5; cat < /proc/self/fd/5";
     assert_eq!(members(&bash(gone).cwd(path).ok()).len(), 9);
     assert!(path.join("stdout").is_symlink());
@@ -94,10 +93,10 @@ fn names_of_descriptors_are_written_to_and_never_replaced() {
 }
 
 #[test]
-fn a_name_that_cannot_be_written_is_refused_before_anything_is_read() {
+fn an_invalid_output_name_is_refused_before_anything_is_read() {
     let folder = folder();
     std::fs::create_dir(folder.path().join("there")).unwrap();
-    // A reader of in.tar would say that it is not an archive.
+    // If in.tar were read, the message would be that it is not an archive.
     std::fs::write(folder.path().join("in.tar"), "text").unwrap();
     for (tool, args) in [
         ("tarcat", &["in.tar", "-o"][..]),
@@ -116,7 +115,7 @@ fn a_name_that_cannot_be_written_is_refused_before_anything_is_read() {
             ("nope/", "names a directory, not a file"),
             ("there", "is a directory"),
             ("there/", "is a directory"),
-            ("", "an output needs a name"),
+            ("", "the output name is empty"),
         ] {
             let done = run(tool, args.iter().copied().chain([name])).cwd(folder.path()).done();
             let said = done.stderr_text();
@@ -128,7 +127,7 @@ fn a_name_that_cannot_be_written_is_refused_before_anything_is_read() {
 }
 
 #[test]
-fn a_closed_stdin_or_stdout_is_not_an_empty_one() {
+fn a_closed_stdin_or_stdout_is_an_error() {
     let folder = folder();
     std::fs::write(folder.path().join("empty"), "").unwrap();
     for (name, args) in writers() {
@@ -141,7 +140,7 @@ fn a_closed_stdin_or_stdout_is_not_an_empty_one() {
     for script in ["tarcat <&-", "urlcat <&-"] {
         bash(script).done().status(1).stderr_has("stdin: Bad file descriptor");
     }
-    // Who needs neither is not disturbed, nor is who asks for no output.
+    // Closed descriptors that are not needed do no harm, nor does /dev/null.
     bash("tarcat -o out.tar in.tar <&- >&- 2>&-").cwd(folder.path()).ok();
     assert!(folder.path().join("out.tar").exists());
     bash("tarcat in.tar 1<>/dev/null && tarcheck in.tar > /dev/null").cwd(folder.path()).ok();

@@ -5,10 +5,10 @@
 use std::io::{Cursor, Read};
 
 use libfuzzer_sys::fuzz_target;
-use tarpipe::archive::{Fault, Kind, Reader, Writer};
+use tarpipe::archive::{ArchiveReader, ArchiveWriter, EntryKind, Fault};
 
 /// A member: path, size as claimed, time, data.
-type Member = (Vec<u8>, Kind, u64, u64, Vec<u8>);
+type Member = (Vec<u8>, EntryKind, u64, u64, Vec<u8>);
 
 /// Hands out a few bytes at a time.
 struct Short(Cursor<Vec<u8>>, usize);
@@ -22,14 +22,14 @@ impl Read for Short {
 }
 
 fn all(input: Box<dyn Read + Send>, ignore_eof: bool) -> (Vec<Member>, Result<(), Fault>) {
-    let mut reader = Reader::new(input, ignore_eof);
+    let mut reader = ArchiveReader::new(input, ignore_eof);
     let mut members = Vec::new();
     let end = loop {
         match reader.next_entry() {
             Err(fault) => break Err(fault),
             Ok(None) => break Ok(()),
             Ok(Some(entry)) => {
-                let is_file = entry.kind == Kind::File;
+                let is_file = entry.kind == EntryKind::File;
                 let data = match if is_file { reader.read_data() } else { Ok(Vec::new()) } {
                     Ok(data) => data,
                     Err(fault) => break Err(fault),
@@ -46,10 +46,10 @@ fn all(input: Box<dyn Read + Send>, ignore_eof: bool) -> (Vec<Member>, Result<()
 
 /// The same archive, every file written anew by its headers as read.
 fn copied(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut reader = Reader::new(Box::new(Cursor::new(bytes.to_vec())), false);
-    let mut writer = Writer::new(Vec::new());
+    let mut reader = ArchiveReader::new(Box::new(Cursor::new(bytes.to_vec())), false);
+    let mut writer = ArchiveWriter::new(Vec::new());
     while let Some(entry) = reader.next_entry().ok()? {
-        if entry.kind == Kind::File && !entry.header.is_empty() {
+        if entry.kind == EntryKind::File && !entry.header.is_empty() {
             writer.raw_header(&entry.header).ok()?;
             reader.copy_data(&mut writer).ok()?;
         }
@@ -69,7 +69,7 @@ fuzz_target!(|bytes: &[u8]| {
         end.expect("a copy that cannot be read");
         assert_eq!(copied(&copy).map(|twice| twice == copy), Some(true), "a copy of a copy differs");
         let (first, _) = all(Box::new(Cursor::new(bytes.to_vec())), false);
-        let files = first.iter().filter(|member| member.1 == Kind::File);
+        let files = first.iter().filter(|member| member.1 == EntryKind::File);
         assert!(again.len() <= files.count());
     }
 });

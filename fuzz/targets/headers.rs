@@ -7,7 +7,7 @@
 use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
-use tarpipe::archive::{Kind, Reader, padding};
+use tarpipe::archive::{ArchiveReader, EntryKind, padding};
 use tarpipe::sample::member_name;
 
 const TYPES: &[u8] = b"xgLK0SX5172\0";
@@ -46,14 +46,14 @@ fn archive(mut rest: &[u8]) -> Vec<u8> {
 
 fuzz_target!(|bytes: &[u8]| {
     let archive = archive(bytes);
-    let mut reader = Reader::new(Box::new(Cursor::new(archive.clone())), false);
+    let mut reader = ArchiveReader::new(Box::new(Cursor::new(archive.clone())), false);
     while let Ok(Some(entry)) = reader.next_entry() {
         assert!(entry.offset <= archive.len() as u64 && entry.header.len() <= archive.len());
         if let Ok((key, field)) = member_name::split(&entry.path) {
             assert!(!key.is_empty() && !field.is_empty() && !field.contains('/'));
             assert!(!key.starts_with('/') && !key.split('/').any(|part| part == ".."));
         }
-        if entry.kind == Kind::File && entry.size % 2 == 0 && reader.read_data().is_err() {
+        if entry.kind == EntryKind::File && entry.size % 2 == 0 && reader.read_data().is_err() {
             break;
         }
     }

@@ -1,69 +1,37 @@
-//! Any bytes as an image on its way through tarresize, by one of its ways.
+//! Feeds any bytes to tarresize as an image, with one of several sets of flags.
 
 #![no_main]
 #![allow(dead_code, reason = "a target uses a part of its tool")]
 
-#[path = "../../tools/tarresize/area.rs"]
-mod area;
-#[path = "../../tools/tarresize/args.rs"]
-mod args;
-#[path = "../../tools/tarresize/blur.rs"]
-mod blur;
-#[path = "../../tools/tarresize/color.rs"]
-mod color;
-#[path = "../../tools/tarresize/decode.rs"]
-mod decode;
-#[path = "../../tools/tarresize/encode.rs"]
-mod encode;
-#[path = "../../tools/tarresize/engine.rs"]
-mod engine;
-#[path = "../../tools/tarresize/exif.rs"]
-mod exif;
-#[path = "../../tools/tarresize/failure.rs"]
-mod failure;
-#[path = "../../tools/tarresize/fields.rs"]
-mod fields;
-#[path = "../../tools/tarresize/frames.rs"]
-mod frames;
-#[path = "../../tools/tarresize/head.rs"]
-mod head;
-#[path = "../../tools/tarresize/job.rs"]
-mod job;
-#[path = "../../tools/tarresize/jpeg.rs"]
-mod jpeg;
-#[path = "../../tools/tarresize/lanes.rs"]
-mod lanes;
-#[path = "../../tools/tarresize/markers.rs"]
-mod markers;
-#[path = "../../tools/tarresize/memory.rs"]
-mod memory;
-#[path = "../../tools/tarresize/options.rs"]
-mod options;
-#[path = "../../tools/tarresize/orient.rs"]
-mod orient;
-#[path = "../../tools/tarresize/picture.rs"]
-mod picture;
-#[path = "../../tools/tarresize/planes.rs"]
-mod planes;
-#[path = "../../tools/tarresize/resample.rs"]
-mod resample;
-#[path = "../../tools/tarresize/size.rs"]
-mod size;
-#[path = "../../tools/tarresize/turbo.rs"]
-mod turbo;
+#[path = "../../tools/tarresize"]
+mod tarresize {
+    pub mod args;
+    pub mod failure;
+    pub mod formats;
+    pub mod geometry;
+    pub mod image_job;
+    pub mod image_resizer;
+    pub mod jpeg;
+    pub mod memory_estimate;
+    pub mod options;
+    pub mod pixels;
+    pub mod sample_resizer;
+}
 
 use std::cell::RefCell;
 
 use clap::Parser;
 use libfuzzer_sys::fuzz_target;
-use tarpipe::run::memory::Budget;
+use tarpipe::run::memory::MemoryBudget;
 use tarpipe::sample::{Member, Sample};
 
-use engine::Engine;
-use fields::Work;
+use tarresize::args;
+use tarresize::formats::header;
+use tarresize::image_resizer::ImageResizer;
+use tarresize::sample_resizer::SampleResizer;
 
-/// The first byte of the input picks one.
-const WAYS: [&str; 6] = [
+/// Sets of flags; the first byte of the input selects one.
+const FLAGS: [&str; 6] = [
     "-s 16 --exif",
     "-s 16 --allow-truncated --format png",
     "-m no --skip-reencode --format keep",
@@ -72,34 +40,35 @@ const WAYS: [&str; 6] = [
     "-s 20 --background black --color rgb --blur boxes",
 ];
 
-/// More than an image of the size that is let through needs.
+/// More than any accepted image needs.
 const MEMORY: u64 = 1 << 30;
 
-fn work(flags: &str) -> Work {
+fn sample_resizer(flags: &str) -> SampleResizer {
     let args = args::Args::try_parse_from(["tarresize"].into_iter().chain(flags.split(' ')));
-    args.expect("good flags").work(MEMORY).expect("flags that go together")
+    args.expect("valid flags").sample_resizer(MEMORY).expect("compatible flags")
 }
 
 thread_local! {
-    static GUARD: () = tarpipe::run::panics::install(); // a decoder that panics costs its image, as in the tool
-    static WORKS: Vec<Work> = WAYS.map(work).into();
-    static ENGINE: RefCell<Engine> = RefCell::new(Engine::new(1 << 20));
+    static GUARD: () = tarpipe::run::panics::silence(); // a panic of a decoder fails its image only, as in the tool
+    static SAMPLE_RESIZERS: Vec<SampleResizer> = FLAGS.map(sample_resizer).into();
+    static RESIZER: RefCell<ImageResizer> = RefCell::new(ImageResizer::new(1 << 20));
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((&way, bytes)) = bytes.split_first() else { return };
-    // Pixels take time, and bombs of the size that is allowed take seconds.
-    if head::read(bytes).is_ok_and(|head| head.size.area() > 1 << 16) {
+    let Some((&choice, bytes)) = bytes.split_first() else { return };
+    // Larger images are valid, but take too long to fuzz.
+    if header::read(bytes).is_ok_and(|header| header.size.area() > 1 << 16) {
         return;
     }
     let json = br#"{"boxes": [[0.1, 0.1, 0.5, 0.6]]}"#.to_vec();
     let members = vec![Member::new("jpg", bytes.to_vec()), Member::new("json", json)];
     let mut sample = Sample { key: "a".into(), mtime: 0, source: "fuzz".into(), members };
     GUARD.with(|()| ());
-    WORKS.with(|works| {
-        ENGINE.with_borrow_mut(|engine| {
-            let turn = Budget::new(MEMORY).turns(std::iter::once(())).next().expect("a turn").0;
-            let (images, _held) = works[usize::from(way) % works.len()].process(&mut sample, engine, turn);
+    SAMPLE_RESIZERS.with(|sample_resizers| {
+        RESIZER.with_borrow_mut(|resizer| {
+            let turn = MemoryBudget::new(MEMORY).turns(std::iter::once(())).next().expect("a turn").0;
+            let sample_resizer = &sample_resizers[usize::from(choice) % sample_resizers.len()];
+            let (images, _held) = sample_resizer.process(&mut sample, resizer, turn);
             for done in images.iter().filter_map(|image| image.result.as_ref().ok()) {
                 assert!(done.size.width > 0 && done.size.height > 0);
             }

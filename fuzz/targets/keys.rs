@@ -9,6 +9,7 @@ mod edit;
 use libfuzzer_sys::fuzz_target;
 use tarpipe::sample::member_name;
 use tarpipe::sample::{Member, Sample};
+use tarpipe::value::list::List;
 use tarpipe::value::template::{Template, Values};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -31,11 +32,11 @@ fuzz_target!(|bytes: &[u8]| {
     {
         assert_eq!(member_name::check_key(&new), Ok(()));
     }
-    if let Ok(fields) = pattern.parse::<edit::Fields>() {
+    if let Ok(fields) = pattern.parse::<edit::KeptFields>() {
         let members = [field, "cls", "json"].map(|field| Member::new(field, Vec::new())).into();
         let mut sample = Sample { key: key.to_owned(), mtime: 0, source: "fuzz".into(), members };
         fields.pick(&mut sample);
-        edit::drop_fields(&mut sample, Some(pattern));
+        edit::drop_fields(&mut sample, &pattern.parse::<List>().unwrap_or_default());
         assert!(sample.members.len() <= 3);
     }
 });

@@ -5,16 +5,16 @@
 use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
-use tarpipe::archive::{Reader, Writer};
+use tarpipe::archive::{ArchiveReader, ArchiveWriter};
 use tarpipe::sample::Sample;
 use tarpipe::sample::member_name;
-use tarpipe::sample::stream::Stream;
+use tarpipe::sample::stream::SampleStream;
 
 /// More than any seed holds, and little enough for a fuzzer.
 const LIMIT: u64 = 1 << 20;
 
-fn stream(bytes: &[u8]) -> Stream {
-    Stream::new("fuzz", Reader::new(Box::new(Cursor::new(bytes.to_vec())), false))
+fn stream(bytes: &[u8]) -> SampleStream {
+    SampleStream::new("fuzz", ArchiveReader::new(Box::new(Cursor::new(bytes.to_vec())), false))
 }
 
 /// All samples; None where the stream is broken.
@@ -29,7 +29,7 @@ fn loaded(bytes: &[u8], limit: u64) -> Option<Vec<Sample>> {
 
 fn copied(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut stream = stream(bytes);
-    let mut writer = Writer::new(Vec::new());
+    let mut writer = ArchiveWriter::new(Vec::new());
     while stream.next().ok()?.is_some() {
         stream.copy(&mut writer, |_| ()).ok()?;
     }
@@ -41,7 +41,7 @@ fn looked(bytes: &[u8]) -> Option<Vec<(String, usize)>> {
     let mut fields = Vec::new();
     while stream.next().ok()?.is_some() {
         stream
-            .look(|_| true, |member, data| fields.push((member.field.to_owned(), data.map_or(0, |data| data.len()))))
+            .inspect(|_| true, |member, data| fields.push((member.field.to_owned(), data.map_or(0, |data| data.len()))))
             .ok()?;
     }
     Some(fields)
@@ -68,7 +68,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(member_name::split(path.as_bytes()), Ok((sample.key.as_str(), member.field.as_str())));
         }
     }
-    let mut writer = Writer::new(Vec::new());
+    let mut writer = ArchiveWriter::new(Vec::new());
     samples.iter().for_each(|sample| sample.write(&mut writer).expect("a vector takes everything"));
     let written = writer.finish().expect("a vector takes everything");
     let again = loaded(&written, LIMIT).expect("what was written cannot be read");

@@ -1,40 +1,42 @@
-//! Any text as a pipeline of shardrun; the value for its places stands after a NUL.
+//! Any text as a pipeline of shardrun; the value for its placeholders follows a NUL.
 
 #![no_main]
 #![allow(dead_code, reason = "a target uses a part of its tool")]
 
-#[path = "../../tools/shardrun/quoting.rs"]
-mod quoting;
-#[path = "../../tools/shardrun/template.rs"]
-mod template;
+#[path = "../../tools/shardrun/plan"]
+mod plan {
+    pub mod quoting;
+    pub mod template;
 
-use libfuzzer_sys::fuzz_target;
-use tarpipe::run::shell::quote;
-use template::Template;
-
-/// What templates know of an item; the rest of the module is about tables.
-mod items {
-    pub struct Item<'a> {
-        pub value: &'a str,
-        pub index: u64,
-        pub count: u64,
+    /// The part of an item that templates use; the real module reads tables.
+    pub mod items {
+        pub struct RunItem<'a> {
+            pub value: &'a str,
+            pub index: u64,
+            pub count: u64,
+        }
     }
 }
 
-use items::Item;
+use libfuzzer_sys::fuzz_target;
+use tarpipe::run::shell::quote;
+
+use plan::items::RunItem;
+use plan::quoting;
+use plan::template::ItemTemplate;
 
 fuzz_target!(|text: &str| {
     let (text, value) = text.split_once('\0').unwrap_or((text, "a'b"));
     let index = value.len() as u64;
-    let item = Item { value, index, count: index + 1 };
+    let item = RunItem { value, index, count: index + 1 };
     assert_eq!(quoting::quoted(text).len(), text.len());
-    if let Ok(name) = Template::name(text) {
+    if let Ok(name) = ItemTemplate::name(text) {
         _ = name.fill(&item);
     }
-    if let Ok(script) = Template::script(text) {
+    if let Ok(script) = ItemTemplate::script(text) {
         _ = script.clashes(&item);
         let filled = script.fill(&item);
-        // A text without places stays as it is, but for doubled braces.
+        // Text without placeholders stays unchanged, except for doubled braces.
         if !text.contains('{') {
             assert_eq!(filled, text);
         }

@@ -6,13 +6,20 @@ use std::io::Cursor;
 
 use anyhow::Result;
 use libfuzzer_sys::fuzz_target;
-use tarpipe::table::{Columns, Flow, Format, Row, Table, Visitor};
+use tarpipe::table::{Flow, Projection, Table, TableFormat, TableRow, Visitor};
 
 /// More rows tell nothing new.
 const ROWS: u64 = 2000;
 
-const FORMATS: [Format; 7] =
-    [Format::Txt, Format::Csv, Format::Tsv, Format::Json, Format::Jsonl, Format::Parquet, Format::Arrow];
+const FORMATS: [TableFormat; 7] = [
+    TableFormat::Txt,
+    TableFormat::Csv,
+    TableFormat::Tsv,
+    TableFormat::Json,
+    TableFormat::Jsonl,
+    TableFormat::Parquet,
+    TableFormat::Arrow,
+];
 
 #[derive(Default)]
 struct Check {
@@ -29,7 +36,7 @@ impl Check {
 }
 
 impl Visitor for Check {
-    fn row(&mut self, row: &Row<'_>) -> Result<Flow> {
+    fn row(&mut self, row: &TableRow<'_>) -> Result<Flow> {
         let mut json = Vec::new();
         row.write_json(&mut json);
         assert!(!json.contains(&b'\n'), "a row of two lines");
@@ -51,9 +58,9 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((&first, rest)) = bytes.split_first() else { return };
     let format = match FORMATS.get(usize::from(first)) {
         Some(&format) => format,
-        None => Format::sniff("fuzz", rest),
+        None => TableFormat::sniff("fuzz", rest),
     };
-    for columns in [Columns::All, Columns::Named(vec!["url".into(), "b".into()])] {
+    for columns in [Projection::All, Projection::Named(vec!["url".into(), "b".into()])] {
         let Ok(table) = Table::from_stream(Box::new(Cursor::new(rest.to_vec())), format) else { return };
         _ = table.known_rows();
         _ = table.schema();

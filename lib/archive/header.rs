@@ -1,4 +1,8 @@
-//! One header block, and the extended headers (PAX, GNU) that stand before it.
+//! Parses a single header block, and the extended headers (PAX, GNU) that
+//! precede it.
+//!
+//! Everything here works on untrusted bytes: out-of-range numbers are None,
+//! never wrapped.
 
 use std::borrow::Cow;
 
@@ -6,9 +10,9 @@ use tar::Header;
 
 use super::BLOCK;
 
-/// What kind of thing a member is. Only `File` can be part of a sample.
+/// The type of a member. Only a `File` can be part of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// A regular file.
     File,
     /// A directory.
@@ -17,34 +21,34 @@ pub enum Kind {
     Link,
     /// A character or block device, or a fifo.
     Device,
-    /// A file stored with holes, in GNU's or PAX's way.
+    /// A file stored with holes, in GNU or PAX format.
     Sparse,
-    /// A type that only its writer knows.
+    /// A vendor-specific type.
     Unknown,
 }
 
-impl Kind {
-    /// The reason code under which members of this kind are dropped.
+impl EntryKind {
+    /// The reason code under which members of this type are dropped.
     pub fn code(self) -> &'static str {
         match self {
-            Kind::File => "file",
-            Kind::Directory => "directory",
-            Kind::Link => "link",
-            Kind::Device => "device",
-            Kind::Sparse => "sparse",
-            Kind::Unknown => "unknown_type",
+            EntryKind::File => "file",
+            EntryKind::Directory => "directory",
+            EntryKind::Link => "link",
+            EntryKind::Device => "device",
+            EntryKind::Sparse => "sparse",
+            EntryKind::Unknown => "unknown_type",
         }
     }
 }
 
 /// What a header block introduces.
 pub(super) enum Block {
-    Member(Kind),
+    Member(EntryKind),
     Pax,
     GlobalPax,
     LongName,
     LongLink,
-    /// The name of a volume, as `tar --label` writes it: no member.
+    /// The name of a volume, as `tar --label` writes it; not a member.
     Label,
     /// The rest of a member that began in another volume.
     Continuation,
@@ -54,7 +58,8 @@ fn view(block: &[u8; BLOCK]) -> &Header {
     Header::from_byte_slice(block)
 }
 
-/// The stored sum against the unsigned sum, or the signed one that some old writers made.
+/// Compares the stored checksum with the sum of unsigned bytes, or with that of
+/// signed bytes, which some old writers used.
 pub(super) fn checksum_holds(block: &[u8; BLOCK]) -> bool {
     let Ok(stored) = view(block).cksum() else { return false };
     let own = &block[148..156];
@@ -66,7 +71,8 @@ pub(super) fn checksum_holds(block: &[u8; BLOCK]) -> bool {
     stored == unsigned.wrapping_sub(256 * (high(block) - high(own)))
 }
 
-/// The bytes of a block, four at a time in lanes of 16 bits: byte by byte it was a quarter of what small members cost.
+/// The sum of the bytes of a block, four at a time in lanes of 16 bits. Summing
+/// byte by byte took a quarter of the time spent on small members.
 fn sum(block: &[u8; BLOCK]) -> u32 {
     const LOW: u64 = 0x00ff_00ff_00ff_00ff;
     let words = block.as_chunks().0.iter().map(|&word| u64::from_ne_bytes(word));
@@ -74,41 +80,44 @@ fn sum(block: &[u8; BLOCK]) -> u32 {
     (0..4).map(|lane| (lanes >> (16 * lane)) as u32 & 0xffff).sum()
 }
 
+/// Decides by the type flag alone. `7` (contiguous file) is a plain file on
+/// every system.
 pub(super) fn classify(block: &[u8; BLOCK]) -> Block {
     match block[156] {
         b'x' | b'X' => Block::Pax,
         b'g' => Block::GlobalPax,
         b'L' => Block::LongName,
         b'K' => Block::LongLink,
-        b'0' | 0 | b'7' => Block::Member(Kind::File),
-        b'1' | b'2' => Block::Member(Kind::Link),
-        b'3' | b'4' | b'6' => Block::Member(Kind::Device),
-        b'5' | b'D' => Block::Member(Kind::Directory),
+        b'0' | 0 | b'7' => Block::Member(EntryKind::File),
+        b'1' | b'2' => Block::Member(EntryKind::Link),
+        b'3' | b'4' | b'6' => Block::Member(EntryKind::Device),
+        b'5' | b'D' => Block::Member(EntryKind::Directory),
         b'V' => Block::Label,
         b'M' => Block::Continuation,
-        b'S' => Block::Member(Kind::Sparse),
-        _ => Block::Member(Kind::Unknown),
+        b'S' => Block::Member(EntryKind::Sparse),
+        _ => Block::Member(EntryKind::Unknown),
     }
 }
 
-/// Whether data blocks follow a header of this kind. POSIX ignores the size of the others, but GNU's incremental
-/// archives list what is in a directory.
-pub(super) fn has_data(block: &[u8; BLOCK], kind: Kind) -> bool {
-    block[156] == b'D' || matches!(kind, Kind::File | Kind::Sparse | Kind::Unknown)
+/// Whether data blocks follow a header of this type. POSIX ignores the size of
+/// the others, but GNU's incremental archives list the contents of a directory.
+pub(super) fn has_data(block: &[u8; BLOCK], kind: EntryKind) -> bool {
+    block[156] == b'D' || matches!(kind, EntryKind::File | EntryKind::Sparse | EntryKind::Unknown)
 }
 
-/// The size of a member. None for what is not a number, negative, or larger than an offset in a file can be, so that
-/// sums of sizes are safe.
+/// The size of a member. None if it is not a number, negative, or larger than
+/// any file offset, so that sums of sizes cannot overflow.
 pub(super) fn size(block: &[u8; BLOCK]) -> Option<u64> {
     number(&block[124..136]).filter(|&size| size <= i64::MAX as u64)
 }
 
-/// The modification time; 0 for what is not a number, or before 1970.
+/// The modification time; 0 if it is not a number, or before 1970.
 pub(super) fn mtime(block: &[u8; BLOCK]) -> u64 {
     number(&block[136..148]).unwrap_or(0)
 }
 
-/// A field in octal digits or, with the highest bit set, in binary (GNU's base 256): two's complement without that bit.
+/// A field in octal digits or, with the highest bit set, in binary (GNU's base
+/// 256): two's complement without that bit.
 fn number(field: &[u8]) -> Option<u64> {
     let (&first, rest) = field.split_first()?;
     if first & 0x80 == 0 {
@@ -120,12 +129,14 @@ fn number(field: &[u8]) -> Option<u64> {
     rest.iter().try_fold(start, |number, &byte| number.checked_mul(256).map(|number| number | u64::from(byte)))
 }
 
-/// Whether a GNU sparse header, or an extension of one, says that another follows.
+/// Whether a GNU sparse header, or an extension of one, announces another
+/// extension.
 pub(super) fn sparse_continues(block: &[u8; BLOCK], first: bool) -> bool {
     block[if first { 482 } else { 504 }] != 0
 }
 
-/// The name, behind the prefix where the magic says that there is one, whatever version follows: GNU tar's rule.
+/// The name with its prefix. The prefix counts if the magic is that of ustar,
+/// whatever version follows: GNU tar's rule.
 pub(super) fn path(block: &[u8; BLOCK]) -> Cow<'_, [u8]> {
     let text = |field: std::ops::Range<usize>| block[field].split(|&b| b == 0).next().unwrap_or_default();
     let (name, prefix) = (text(0..100), text(345..500));
@@ -135,7 +146,7 @@ pub(super) fn path(block: &[u8; BLOCK]) -> Cow<'_, [u8]> {
     Cow::Owned([prefix, b"/", name].concat())
 }
 
-/// What extended headers say of the member after them.
+/// What extended headers say about the next member.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extended {
     pub(super) path: Option<Vec<u8>>,
@@ -145,7 +156,9 @@ pub(super) struct Extended {
 }
 
 impl Extended {
-    /// Takes in the records of a PAX header: lines `LENGTH KEY=VALUE\n`. None when they are malformed.
+    /// Adds the records of a PAX header, lines of the form `LENGTH
+    /// KEY=VALUE\n`; later ones override earlier ones. None if they are
+    /// malformed. Unknown keys are ignored.
     pub(super) fn take_pax(&mut self, mut records: &[u8]) -> Option<()> {
         while !records.is_empty() && records[0] != 0 {
             let space = records.iter().position(|&b| b == b' ')?;
@@ -158,6 +171,7 @@ impl Extended {
         Some(())
     }
 
+    /// Keeps the records that matter to us; times out of range are ignored.
     fn take_record(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
         match key {
             b"path" => self.path = Some(value.to_vec()),
@@ -169,7 +183,8 @@ impl Extended {
         Some(())
     }
 
-    /// What `self` leaves open, as `global` says; whether `global` said anything that counts.
+    /// Fills what is missing from the global header. Returns true if it
+    /// contributed anything.
     pub(super) fn fall_back_on(&mut self, global: &Extended) -> bool {
         let mut used = false;
         if self.path.is_none() && global.path.is_some() {

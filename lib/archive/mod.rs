@@ -1,28 +1,54 @@
-//! Streaming tar archives: a reader and a writer.
+//! Streaming reader and writer of tar archives: neither seeking nor temporary
+//! files.
 //!
-//! Only the header type comes from the `tar` crate. Its reader accepts an archive without
-//! an end and stops at the first end marker; its builder writes the end marker from `Drop`,
-//! on the way out of an error too, so that a failed run looks perfect. Both break the rule
-//! that an archive is whole or not at all, so the two loops here are our own.
+//! Only the header type comes from the `tar` crate. That crate's reader accepts
+//! an archive without an end and stops at the first end marker; its builder
+//! writes the end marker from `Drop`, even while an error is being handled, so
+//! that the output of a failed run looks complete. Both contradict the rule
+//! that an archive is complete or not there at all, hence the two loops of our
+//! own.
+//!
+//! - [`ArchiveReader`] yields one [`ArchiveEntry`] after another and checks
+//!   every header. It reads concatenated archives as one stream.
+//! - [`ArchiveWriter`] writes headers and data, and the end marker only in
+//!   [`ArchiveWriter::finish`].
+//!
+//! Both use constant memory, apart from members whose data is read as a whole.
+//!
+//! # What is understood
+//!
+//! | format | reading | writing |
+//! |---|---|---|
+//! | v7, ustar | yes | ustar |
+//! | PAX (`path`, `size`, `mtime`) | yes, also global headers | if name or size need it |
+//! | GNU long names, base-256 numbers | yes | copied unchanged |
+//! | GNU and PAX sparse files | skipped as one member | no |
+//! | volume labels | skipped | no |
+//! | multi-volume archives | refused | no |
 
+mod entry;
 mod header;
+mod read_buffer;
 mod reader;
-mod window;
 mod writer;
 
-pub use header::Kind;
-pub use reader::{Entry, Reader};
-pub use writer::Writer;
+pub use entry::ArchiveEntry;
+pub use header::EntryKind;
+pub use reader::ArchiveReader;
+pub use writer::ArchiveWriter;
 
-/// The unit of a tar archive: headers and data start at multiples of it.
+/// The block size of the tar format: headers and data begin at multiples of it.
 pub const BLOCK: usize = 512;
 
-/// What is wrong with an archive, and where.
+/// An error in an archive, with its position. The `Display` text is `byte
+/// OFFSET: what`.
 #[derive(Debug)]
 pub struct Fault {
     /// Byte offset in the decompressed stream.
     pub offset: u64,
-    /// Stable reason code: `cut`, `damaged`, `not_tar`, `read`.
+    /// Stable reason code: `cut` (ends too early), `damaged` (invalid headers),
+    /// `not_tar`, or `read` (the input failed). Streams of samples add the
+    /// codes of fields.
     pub code: &'static str,
     /// The fault in words.
     pub what: String,
@@ -42,12 +68,17 @@ impl std::fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Whether a block is the header of a member: its checksum holds.
+/// Returns true if a block is the header of a member, which is decided by its
+/// checksum alone. Used to tell tar from other formats.
 pub fn is_header(block: &[u8; BLOCK]) -> bool {
     header::checksum_holds(block)
 }
 
-/// How many zero bytes follow `size` bytes of data.
+/// The number of zero bytes that follow `size` bytes of data, 0 to 511.
+///
+/// ```
+/// assert_eq!(tarpipe::archive::padding(513), 511);
+/// ```
 pub fn padding(size: u64) -> usize {
     (BLOCK - (size % BLOCK as u64) as usize) % BLOCK
 }

@@ -1,40 +1,42 @@
-//! Reads members off a stream of bytes, one at a time, without seeking.
+//! Reads members from a stream of bytes, one at a time, without seeking.
 
 use std::io;
 
 use anyhow::Result;
 
-use super::header::{self, Block, Extended, Kind};
-use super::window::Window;
-use super::{BLOCK, Fault, Writer, padding};
+use super::header::{self, Block, EntryKind, Extended};
+use super::read_buffer::ReadBuffer;
+use super::{ArchiveEntry, ArchiveWriter, BLOCK, Fault, padding};
 
-/// Extended headers hold a name and some times; more than this is an attack.
+/// Extended headers contain a name and some times; more than this is an attack.
 const MAX_EXTENDED: u64 = 1 << 20;
 
-/// The header of a member. Its data stands next in the reader.
-#[derive(Debug)]
-pub struct Entry {
-    /// The full name, as bytes: nothing says that it is UTF-8, or safe.
-    pub path: Vec<u8>,
-    /// Bytes of data.
-    pub size: u64,
-    /// Seconds since 1970.
-    pub mtime: u64,
-    /// What it is.
-    pub kind: Kind,
-    /// Where its first header block stands in the stream.
-    pub offset: u64,
-    /// Its header blocks as read, extended ones included; empty when they don't stand for
-    /// themselves because a global header added to them.
-    pub header: Vec<u8>,
-}
-
-/// A tar archive read from front to back. Several archives in a row are one stream.
+/// Reads a tar archive from front to back. Concatenated archives are read as
+/// one stream.
 ///
-/// Every header's checksum is verified. The end of the input before the end-of-archive
-/// blocks is a [`Fault`].
-pub struct Reader {
-    window: Window,
+/// The checksum of every header is verified, sizes are checked, and extended
+/// headers are limited to 1 MB. The end of the input before the end-of-archive
+/// blocks is a [`Fault`], so that a truncated archive is never taken for a
+/// complete one. After a fault the reader must not be used any further.
+///
+/// ```
+/// use std::io::Cursor;
+/// use tarpipe::archive::{ArchiveReader, ArchiveWriter};
+///
+/// let mut writer = ArchiveWriter::new(Vec::new());
+/// writer.new_header("cat.txt", 4, 0)?;
+/// writer.data(b"meow")?;
+/// let archive = writer.finish()?;
+///
+/// let mut reader = ArchiveReader::new(Box::new(Cursor::new(archive)), false);
+/// while let Some(entry) = reader.next_entry()? {
+///     assert_eq!(entry.path, b"cat.txt");
+///     assert_eq!(reader.read_data()?, b"meow");
+/// }
+/// # anyhow::Ok(())
+/// ```
+pub struct ArchiveReader {
+    buffer: ReadBuffer,
     ignore_eof: bool,
     global: Extended,
     remaining: u64,
@@ -42,12 +44,13 @@ pub struct Reader {
     ended: bool,
 }
 
-impl Reader {
-    /// Reads from `input`. With `ignore_eof` a stream may end without the end-of-archive
-    /// blocks, if it does so between two members.
+impl ArchiveReader {
+    /// Reads from `input`, which is decompressed already and need not be
+    /// buffered. With `ignore_eof`, the end-of-archive blocks may be missing if
+    /// the input ends between two members.
     pub fn new(input: Box<dyn io::Read + Send>, ignore_eof: bool) -> Self {
-        Reader {
-            window: Window::new(input),
+        ArchiveReader {
+            buffer: ReadBuffer::new(input),
             ignore_eof,
             global: Extended::default(),
             remaining: 0,
@@ -56,14 +59,23 @@ impl Reader {
         }
     }
 
-    /// Offset in the stream of what is read next.
+    /// The offset in the stream of what is read next.
     pub fn offset(&self) -> u64 {
-        self.window.offset()
+        self.buffer.offset()
     }
 
-    /// The next member; what is left of the one before is skipped. After the last, reads on to
-    /// the end of the input, so that whoever writes it is not cut off.
-    pub fn next_entry(&mut self) -> Result<Option<Entry>, Fault> {
+    /// Returns the header of the next member, of any type; the unread data of
+    /// the previous one is skipped. None at the end of the input.
+    ///
+    /// After the end of an archive this reads on to the end of the input,
+    /// because another archive may follow, and because a writer at the other
+    /// end of a pipe would otherwise get a broken pipe.
+    ///
+    /// # Errors
+    ///
+    /// See [`Fault::code`]. Data after the end of an archive that is neither
+    /// zeros nor another archive is `damaged`.
+    pub fn next_entry(&mut self) -> Result<Option<ArchiveEntry>, Fault> {
         self.skip_data()?;
         let mut offset = self.offset();
         let mut extended = Extended::default();
@@ -76,7 +88,7 @@ impl Reader {
             }
             self.verify(&block)?;
             self.ended = false;
-            self.window.consume(BLOCK);
+            self.buffer.consume(BLOCK);
             match header::classify(&block) {
                 Block::Member(kind) => {
                     blocks.extend_from_slice(&block);
@@ -105,7 +117,7 @@ impl Reader {
                 }
                 Block::Label => {
                     self.skip_label(&block)?;
-                    // What stood before it was said of the label.
+                    // Extended headers before the label described the label.
                     (offset, extended, blocks) = (self.offset(), Extended::default(), Vec::new());
                 }
                 Block::Continuation => return Err(self.continuation()),
@@ -113,20 +125,25 @@ impl Reader {
         }
     }
 
-    /// The data of the current member. Memory grows with what is there, not with what the
-    /// header claims.
+    /// Reads the data of the current member into memory. Memory grows with the
+    /// data that arrives, not with the size that the header announces. Once the
+    /// data was read or copied, this returns nothing.
     pub fn read_data(&mut self) -> Result<Vec<u8>, Fault> {
-        // A larger claim must first be backed by bytes.
+        // Beyond this, memory is only allocated as data arrives.
         const TRUSTED: u64 = 64 << 20;
         let mut data = Vec::with_capacity(self.remaining.min(TRUSTED) as usize);
         let at = self.offset();
-        let n = self.window.read_into(&mut data, self.remaining).map_err(|err| unreadable(at, &err))?;
+        let n = self.buffer.read_into(&mut data, self.remaining).map_err(|err| unreadable(at, &err))?;
         self.remaining -= n;
         if self.remaining > 0 { Err(self.cut("in the middle of a member")) } else { Ok(data) }
     }
 
-    /// Passes the data of the current member on, without a copy of our own.
-    pub fn copy_data<W: io::Write>(&mut self, out: &mut Writer<W>) -> Result<()> {
+    /// Copies the data of the current member to `out`, through the read buffer.
+    ///
+    /// # Errors
+    ///
+    /// A [`Fault`] if the input fails, or the error of `out`.
+    pub fn copy_data<W: io::Write>(&mut self, out: &mut ArchiveWriter<W>) -> Result<()> {
         while self.remaining > 0 {
             out.data(self.fill_data()?)?;
             self.consume_data();
@@ -134,7 +151,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads past the data of the current member.
+    /// Skips the data of the current member and its padding.
     pub fn skip_data(&mut self) -> Result<(), Fault> {
         while self.remaining > 0 {
             self.fill_data()?;
@@ -142,63 +159,65 @@ impl Reader {
         }
         while self.padding > 0 {
             let at = self.offset();
-            let n = self.window.fill().map_err(|err| unreadable(at, &err))?.len().min(self.padding);
+            let n = self.buffer.fill().map_err(|err| unreadable(at, &err))?.len().min(self.padding);
             if n == 0 {
                 return Err(self.cut("in the padding of a member"));
             }
-            self.window.consume(n);
+            self.buffer.consume(n);
             self.padding -= n;
         }
         Ok(())
     }
 
+    /// The next bytes of the current member's data, not consumed; never empty.
     fn fill_data(&mut self) -> Result<&[u8], Fault> {
         let (at, remaining) = (self.offset(), self.remaining);
-        let bytes = self.window.fill().map_err(|err| unreadable(at, &err))?;
+        let bytes = self.buffer.fill().map_err(|err| unreadable(at, &err))?;
         if bytes.is_empty() {
             return Err(cut(at, "in the middle of a member"));
         }
         Ok(&bytes[..remaining.min(bytes.len() as u64) as usize])
     }
 
-    /// Consumes what `fill_data` showed.
+    /// Consumes what `fill_data` returned.
     fn consume_data(&mut self) {
-        let n = self.remaining.min(self.window.buffered() as u64);
-        self.window.consume(n as usize);
+        let n = self.remaining.min(self.buffer.buffered() as u64);
+        self.buffer.consume(n as usize);
         self.remaining -= n;
     }
 
+    /// Combines a header block with the extended headers before it.
     fn member(
         &mut self,
         offset: u64,
-        mut kind: Kind,
+        mut kind: EntryKind,
         block: &[u8; BLOCK],
         mut extended: Extended,
         mut blocks: Vec<u8>,
-    ) -> Result<Entry, Fault> {
+    ) -> Result<ArchiveEntry, Fault> {
         if extended.fall_back_on(&self.global) {
             blocks.clear();
         }
         let path = extended.path.take().unwrap_or_else(|| header::path(block).into_owned());
-        if kind == Kind::Sparse {
+        if kind == EntryKind::Sparse {
             self.skip_sparse_map(block)?;
         }
-        if kind == Kind::File && extended.sparse {
-            kind = Kind::Sparse;
+        if kind == EntryKind::File && extended.sparse {
+            kind = EntryKind::Sparse;
         }
         let has_data = header::has_data(block, kind);
-        if kind == Kind::File && path.ends_with(b"/") {
-            kind = Kind::Directory; // how tar said it before there was a type for it
+        if kind == EntryKind::File && path.ends_with(b"/") {
+            kind = EntryKind::Directory; // before there was a type for directories
         }
         let size = self.size(extended.size.or_else(|| header::size(block)))?;
         let mtime = extended.mtime.unwrap_or_else(|| header::mtime(block));
         if has_data {
             (self.remaining, self.padding) = (size, padding(size));
         }
-        Ok(Entry { path, size, mtime, kind, offset, header: blocks })
+        Ok(ArchiveEntry { path, size, mtime, kind, offset, header: blocks })
     }
 
-    /// The data of an extended header; `raw` takes all its blocks.
+    /// Reads the data of an extended header; its blocks are appended to `raw`.
     fn extension(&mut self, block: &[u8; BLOCK], raw: Option<&mut Vec<u8>>) -> Result<Vec<u8>, Fault> {
         let size = self.size(header::size(block))?;
         if size > MAX_EXTENDED {
@@ -210,7 +229,7 @@ impl Reader {
         self.skip_data()?;
         if let Some(raw) = raw {
             if raw.len() as u64 > MAX_EXTENDED {
-                return Err(self.damaged("extended headers without end".into()));
+                return Err(self.damaged("more than 1 MB of extended headers".into()));
             }
             raw.extend_from_slice(block);
             raw.extend_from_slice(&data);
@@ -219,7 +238,7 @@ impl Reader {
         Ok(data)
     }
 
-    /// Labels have no data, and most a blank for its size.
+    /// Labels have no data, and often no valid size either.
     fn skip_label(&mut self, block: &[u8; BLOCK]) -> Result<(), Fault> {
         let size = header::size(block).unwrap_or(0);
         (self.remaining, self.padding) = (size, padding(size));
@@ -230,11 +249,12 @@ impl Reader {
         extended.take_pax(records).ok_or_else(|| self.damaged("a malformed PAX header".into()))
     }
 
+    /// Skips the blocks with which a GNU sparse header continues.
     fn skip_sparse_map(&mut self, block: &[u8; BLOCK]) -> Result<(), Fault> {
         let mut more = header::sparse_continues(block, true);
         while more {
             let Some(next) = self.next_block()? else { return Err(self.cut("in a sparse header")) };
-            self.window.consume(BLOCK);
+            self.buffer.consume(BLOCK);
             more = header::sparse_continues(&next, false);
         }
         Ok(())
@@ -243,7 +263,7 @@ impl Reader {
     /// The next block, not consumed yet; None at the end of the input.
     fn next_block(&mut self) -> Result<Option<[u8; BLOCK]>, Fault> {
         let at = self.offset();
-        let bytes = self.window.block().map_err(|err| unreadable(at, &err))?;
+        let bytes = self.buffer.block().map_err(|err| unreadable(at, &err))?;
         if let Ok(block) = <[u8; BLOCK]>::try_from(bytes) {
             return Ok(Some(block));
         }
@@ -251,7 +271,7 @@ impl Reader {
         match (n, self.ended && blank) {
             (0, _) => Ok(None),
             (_, true) => {
-                self.window.consume(n);
+                self.buffer.consume(n);
                 Ok(None)
             }
             _ if at == 0 => Err(Fault::new(0, "not_tar", "not a tar archive")),
@@ -259,29 +279,31 @@ impl Reader {
         }
     }
 
+    /// A wrong checksum in the first block means that this is not an archive at
+    /// all.
     fn verify(&self, block: &[u8; BLOCK]) -> Result<(), Fault> {
         if header::checksum_holds(block) {
             Ok(())
         } else if self.offset() == 0 {
             Err(Fault::new(0, "not_tar", "not a tar archive"))
         } else if self.ended {
-            Err(self.damaged("what follows the end of the archive is not an archive".into()))
+            Err(self.damaged("the data after the end of the archive is not an archive".into()))
         } else {
             Err(self.damaged("the checksum of a header is wrong".into()))
         }
     }
 
-    /// Takes the two zero blocks that end an archive, and those that pad it.
+    /// Consumes the two zero blocks that end an archive, and those that pad it.
     fn end_of_archive(&mut self, blocks: &[u8]) -> Result<(), Fault> {
         if !blocks.is_empty() {
             return Err(self.damaged("an extended header without its member".into()));
         }
-        self.window.consume(BLOCK);
+        self.buffer.consume(BLOCK);
         if self.ended {
             return Ok(());
         }
         match self.next_block()? {
-            Some(block) if block == [0; BLOCK] => self.window.consume(BLOCK),
+            Some(block) if block == [0; BLOCK] => self.buffer.consume(BLOCK),
             Some(_) => return Err(self.damaged("a lone zero block".into())),
             None => return Err(self.cut("after the first of two end-of-archive blocks")),
         }
@@ -290,25 +312,25 @@ impl Reader {
         Ok(())
     }
 
-    fn at_end(&self, blocks: &[u8]) -> Result<Option<Entry>, Fault> {
+    /// The end of the input is the end of the stream only after an end marker,
+    /// or where `ignore_eof` allows it.
+    fn at_end(&self, blocks: &[u8]) -> Result<Option<ArchiveEntry>, Fault> {
         if self.ended || (self.ignore_eof && blocks.is_empty()) {
             Ok(None)
         } else if self.offset() == 0 {
-            Err(Fault::new(0, "cut", "empty input: not even an end of archive"))
+            Err(Fault::new(0, "cut", "empty input: expected a tar archive"))
         } else {
             Err(self.cut("before the end-of-archive blocks"))
         }
     }
 
-    /// The size that a header or a PAX record gives.
+    /// Validates the size that a header or a PAX record gives.
     fn size(&self, size: Option<u64>) -> Result<u64, Fault> {
         size.filter(|&size| size <= i64::MAX as u64).ok_or_else(|| self.damaged("an invalid size in a header".into()))
     }
 
     fn continuation(&self) -> Fault {
-        self.damaged(
-            "the rest of a member from another volume: join the volumes of a multi-volume archive first".into(),
-        )
+        self.damaged("continues a member of another volume: join the volumes of a multi-volume archive first".into())
     }
 
     fn damaged(&self, what: String) -> Fault {
@@ -324,7 +346,7 @@ fn cut(offset: u64, place: &str) -> Fault {
     Fault::new(offset, "cut", format!("the input ends {place}"))
 }
 
-/// Decompressors report damage through the same call as disks report theirs.
+/// Decompressors report damage through the same call as disks.
 fn unreadable(offset: u64, err: &io::Error) -> Fault {
     match err.kind() {
         io::ErrorKind::UnexpectedEof => Fault::new(offset, "cut", "the compressed data is cut off"),

@@ -1,4 +1,5 @@
-//! Writes members to a stream of bytes: small pieces gathered, large ones passed through.
+//! Writes members to a stream of bytes: small pieces are gathered, large ones
+//! written directly.
 
 use std::io::{self, IoSlice, Write};
 
@@ -6,43 +7,56 @@ use tar::Header;
 
 use super::{BLOCK, padding};
 
-/// Gathered bytes are written out beyond this.
+/// Gathered bytes are written once there are this many.
 const GATHER: usize = 64 * 1024;
-/// A piece at least this large is written from where it stands.
+/// Data of at least this size is written without copying it.
 const LARGE: usize = 16 * 1024;
-/// The largest size that the octal field of a ustar header holds.
+/// The largest size that fits into the octal field of a ustar header.
 const MAX_OCTAL: u64 = 0o77_777_777_777;
 
-/// A tar archive written from front to back. It is whole only after [`Writer::finish`];
-/// dropping the writer leaves what was written without an end, on purpose.
-pub struct Writer<W> {
+/// Writes a tar archive from front to back. It is complete only after
+/// [`ArchiveWriter::finish`]; dropping the writer leaves it without an end, on
+/// purpose, so that readers notice.
+///
+/// A member is one header call followed by any number of
+/// [`ArchiveWriter::data`] calls, which must add up to the announced size; this
+/// is not checked. Padding is written automatically. The output depends on the
+/// arguments only: there are no times or names of the machine in it.
+///
+/// After an error the writer must not be used any further.
+pub struct ArchiveWriter<W> {
     out: W,
     gathered: Vec<u8>,
     offset: u64,
     in_member: u64,
 }
 
-impl<W: Write> Writer<W> {
-    /// Writes to `out`, which should be unbuffered.
+impl<W: Write> ArchiveWriter<W> {
+    /// Writes to `out`, which should be unbuffered: the writer gathers small
+    /// pieces itself.
     pub fn new(out: W) -> Self {
-        Writer { out, gathered: Vec::with_capacity(GATHER + LARGE), offset: 0, in_member: 0 }
+        ArchiveWriter { out, gathered: Vec::with_capacity(GATHER + LARGE), offset: 0, in_member: 0 }
     }
 
-    /// Where the next header or the data of a header just written goes.
+    /// The offset in the archive at which the next header will begin or,
+    /// directly after a header call, the data.
     pub fn offset(&self) -> u64 {
         self.offset + padding(self.in_member) as u64
     }
 
-    /// Begins a member with header blocks that were read from another archive. Zeros at the end
-    /// of the last block may be missing.
+    /// Begins a member with header blocks that were read from another archive
+    /// ([`super::ArchiveEntry::header`]). Zeros at the end of the last block
+    /// may be missing.
     pub fn raw_header(&mut self, blocks: &[u8]) -> io::Result<()> {
         self.end_member()?;
         self.put(blocks)?;
         self.put(&[0; BLOCK][..padding(blocks.len() as u64)])
     }
 
-    /// Begins a member of `size` bytes with a header of our own: ustar, mode 0444, owner
-    /// bigdata, and a PAX header only where the name or the size needs it.
+    /// Begins a member of `size` bytes with a new header: ustar, mode 0444,
+    /// owner `bigdata` (1000), as WebDataset's writer has it. A PAX header
+    /// precedes it only if the name (over 100 bytes, or 255 split at a slash)
+    /// or the size (8 GB and more) does not fit.
     pub fn new_header(&mut self, path: &str, size: u64, mtime: u64) -> io::Result<()> {
         self.end_member()?;
         let mut header = plain_header(mtime);
@@ -61,13 +75,14 @@ impl<W: Write> Writer<W> {
         self.put(header.as_bytes())
     }
 
-    /// Data of the member begun last.
+    /// Writes data of the current member.
     pub fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.in_member += bytes.len() as u64;
         self.put(bytes)
     }
 
-    /// Ends the current member and writes everything gathered, for a reader that waits for it.
+    /// Ends the current member and writes everything gathered, for a reader
+    /// that waits for it.
     pub fn flush(&mut self) -> io::Result<()> {
         self.end_member()?;
         self.out.write_all(&self.gathered)?;
@@ -75,7 +90,8 @@ impl<W: Write> Writer<W> {
         self.out.flush()
     }
 
-    /// Writes the end of the archive and everything gathered, and hands the output back.
+    /// Writes the end of the archive and everything gathered, and returns the
+    /// output. The output itself is not closed or committed.
     pub fn finish(mut self) -> io::Result<W> {
         self.end_member()?;
         self.put(&[0; 2 * BLOCK])?;
@@ -84,6 +100,7 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
+    /// Writes a PAX header for the next member, as a member of its own.
     fn pax_header(&mut self, path: &str, records: &[u8], mtime: u64) -> io::Result<()> {
         let mut header = plain_header(mtime);
         let base = path.rsplit('/').next().unwrap_or(path);
@@ -97,12 +114,14 @@ impl<W: Write> Writer<W> {
         self.end_member()
     }
 
+    /// Pads the current member to a whole block.
     fn end_member(&mut self) -> io::Result<()> {
         let pad = padding(self.in_member);
         self.in_member = 0;
         self.put(&[0; BLOCK][..pad])
     }
 
+    /// Gathers or writes bytes; all output goes through here.
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.offset += bytes.len() as u64;
         if bytes.len() >= LARGE {
@@ -119,7 +138,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Writes `first` and `second`, in one call where the output takes it.
+/// Writes `first` and `second`, in one system call if possible.
 fn write_both(out: &mut impl Write, first: &[u8], second: &[u8]) -> io::Result<()> {
     if first.is_empty() {
         return out.write_all(second);
@@ -135,6 +154,7 @@ fn write_both(out: &mut impl Write, first: &[u8], second: &[u8]) -> io::Result<(
     out.write_all(&second[written.saturating_sub(first.len())..])
 }
 
+/// What all new headers have in common.
 fn plain_header(mtime: u64) -> Header {
     let mut header = Header::new_ustar();
     header.set_mode(0o444);
@@ -149,8 +169,8 @@ fn plain_header(mtime: u64) -> Header {
     header
 }
 
-/// Puts `path` into the name and prefix fields; false when it does not fit, with as much of its
-/// front as fits in the name field.
+/// Stores `path` in the name and prefix fields. If it does not fit, returns
+/// false and stores as much as fits into the name field.
 fn set_path(header: &mut Header, path: &str) -> bool {
     let bytes = path.as_bytes();
     let Some(ustar) = header.as_ustar_mut() else { return false };
@@ -169,7 +189,7 @@ fn set_path(header: &mut Header, path: &str) -> bool {
     false
 }
 
-/// `LENGTH KEY=VALUE\n`, where the length counts its own digits.
+/// `LENGTH KEY=VALUE\n`, where the length includes its own digits.
 fn pax_record(key: &str, value: &str) -> Vec<u8> {
     let rest = key.len() + value.len() + 3;
     let mut length = rest + 1;
@@ -214,7 +234,7 @@ mod tests {
                 Ok(())
             }
         }
-        let mut writer = Writer::new(Slow(Vec::new()));
+        let mut writer = ArchiveWriter::new(Slow(Vec::new()));
         let data = vec![7; LARGE + 3];
         writer.new_header("a.bin", data.len() as u64, 0).unwrap();
         writer.data(&data).unwrap();

@@ -1,4 +1,7 @@
-//! The flags that several tools share. A letter means one thing in the whole kit.
+//! Flags that several tools share. A letter means the same thing in all tools.
+//!
+//! Each struct is flattened into the flags of a tool. The comments on fields
+//! are the help that users see.
 
 use std::io::{IsTerminal, stdin, stdout};
 use std::sync::Arc;
@@ -10,8 +13,8 @@ use super::{Samples, Usage};
 use crate::compression::Compression;
 use crate::messages::progress;
 use crate::messages::{self, Level};
-use crate::run::memory::{self, Budget};
-use crate::sample::shard::Shard;
+use crate::run::memory::{self, MemoryBudget};
+use crate::sample::shard::ShardWriter;
 use crate::sink;
 use crate::source;
 use crate::source::expand;
@@ -19,13 +22,15 @@ use crate::source::expand;
 use crate::store;
 use crate::value::size;
 
-/// Where samples come from.
+/// The sources of a tool that reads samples.
 #[derive(Args, Clone, Debug)]
-pub struct Input {
-    /// Streams to read: paths, http(s)://, s3://, gs://, az://, hf://, pipe:COMMAND, - for stdin
+pub struct InputFlags {
+    /// Streams to read: paths, http(s)://, s3://, gs://, az://, hf://,
+    /// pipe:COMMAND, - for stdin
     ///
-    /// {0000..0147} and {a,b} expand to lists, A::B joins two; s3://bucket/set/*.tar lists the matching
-    /// objects. Compressed streams are detected. Without a source, stdin is read.
+    /// {0000..0147} and {a,b} expand to lists, A::B joins two;
+    /// s3://bucket/set/*.tar lists the matching objects. Compressed streams are
+    /// detected. Without a source, stdin is read.
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
 
@@ -33,18 +38,27 @@ pub struct Input {
     #[arg(short = 'T', long, value_name = "FILE")]
     pub files_from: Vec<String>,
 
-    /// Accept streams that end between two members, without an end-of-archive marker
+    /// Accept streams that end between two members, without an end-of-archive
+    /// marker
     #[arg(long)]
     pub ignore_eof: bool,
 }
 
-impl Input {
-    /// The names of all sources, in order.
+impl InputFlags {
+    /// The names of all sources, expanded, in the order of the command line.
+    /// Fails as [`InputFlags::lists`] does.
     pub fn names(&self) -> Result<Vec<String>> {
         Ok(self.lists()?.concat())
     }
 
-    /// The names of all sources, one list per argument.
+    /// The names of all sources, one list per argument or `-T` file; stdin if
+    /// there are none.
+    ///
+    /// # Errors
+    ///
+    /// An invalid pattern, an unreadable `-T` file, a failed listing of an
+    /// object store, or a terminal as stdin (a usage error). Whether the
+    /// sources exist is not checked.
     pub fn lists(&self) -> Result<Vec<Vec<String>>> {
         let mut lists = Vec::new();
         for spec in &self.sources {
@@ -62,90 +76,99 @@ impl Input {
         Ok(lists)
     }
 
-    /// The samples of all sources, read into memory one by one.
-    pub fn samples(&self, held: &Held) -> Result<Samples> {
+    /// The samples of all sources, loaded into memory one by one. Also tells
+    /// the progress display how much there is to read.
+    pub fn samples(&self, limit: &SampleLimit) -> Result<Samples> {
         let names = self.names()?;
         expect_bytes(&names);
-        Ok(Samples::new(names, self.ignore_eof, held.max_sample))
+        Ok(Samples::new(names, self.ignore_eof, limit.max_sample))
     }
 }
 
-/// Gives the progress bar its total, if every source's size is known.
+/// Tells the progress display the total size, if that of every source is known.
 pub fn expect_bytes(names: &[String]) {
     progress::expect(names.iter().map(|name| source::stored_bytes(name)).sum());
 }
 
-/// For tools that hold a sample in memory.
+/// `--max-sample`, for tools that hold samples in memory.
 #[derive(Args, Clone, Debug)]
-pub struct Held {
+pub struct SampleLimit {
     /// Skip samples larger than SIZE, since each is held in memory
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     pub max_sample: u64,
 }
 
-/// For tools that decode pictures.
+/// `--memory`, for tools that decode images.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct Decoding {
-    /// Use up to SIZE of memory for decoded pictures, in all threads together [default: half of the machine's]
+pub struct DecodingFlags {
+    /// Use up to SIZE of memory for decoded images, over all threads [default:
+    /// half of the machine's]
     ///
-    /// Pictures that need more together wait for each other; one that needs more alone fails with code memory, for any
-    /// number of threads. The default is half of the machine's memory, or of the limit of its cgroup or ulimit.
+    /// Images that exceed it together wait for each other; one that exceeds it
+    /// alone fails with code memory, whatever the number of threads. The
+    /// default is half of the machine's memory, or of the limit of its cgroup
+    /// or ulimit.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<u64>,
 }
 
-impl Decoding {
-    /// The memory of all threads.
-    pub fn budget(&self) -> Arc<Budget> {
-        Budget::new(self.memory.unwrap_or_else(memory::default_limit))
+impl DecodingFlags {
+    /// A budget of this size, to be shared by all threads. Call it once.
+    pub fn budget(&self) -> Arc<MemoryBudget> {
+        MemoryBudget::new(self.memory.unwrap_or_else(memory::default_limit))
     }
 }
 
-/// Where samples go.
+/// The output of a tool that writes one stream of samples.
 #[derive(Args, Clone, Debug)]
-pub struct Output {
-    /// Write to NAME: a path, s3://, gs://, az://, http(s):// (PUT), pipe:COMMAND, - for stdout
+pub struct OutputFlags {
+    /// Write to NAME: a path, s3://, gs://, az://, http(s):// (PUT),
+    /// pipe:COMMAND, - for stdout
     ///
-    /// A file or object appears under its name only when it is complete. The suffix selects the compression.
+    /// A file or object appears under its name only when it is complete. The
+    /// suffix selects the compression.
     #[arg(short, long, value_name = "NAME", default_value = "-", value_parser = output_name)]
     pub output: String,
 
     #[command(flatten)]
-    pub(super) packing: Packing,
+    pub(super) packing: PackingFlags,
 }
 
-/// How output is compressed.
+/// How the output is compressed.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct Packing {
+pub struct PackingFlags {
     /// Compress with gzip
     #[arg(short = 'z', conflicts_with = "compress")]
     gzip: bool,
 
     /// Compress with gzip, zstd, xz, bzip2 or lz4, at LEVEL
     ///
-    /// JPEGs barely compress (about 1 %); gzip stores incompressible data unchanged.
+    /// JPEGs barely compress (about 1 %); gzip stores incompressible data
+    /// unchanged.
     #[arg(long, value_name = "FORMAT[:LEVEL]")]
     compress: Option<Compression>,
 }
 
-impl Packing {
-    /// What was asked for; None leaves it to the suffix.
+impl PackingFlags {
+    /// The compression that was requested; None leaves it to the suffix of the
+    /// output.
     pub fn compression(&self) -> Option<Compression> {
         self.compress.or_else(|| self.gzip.then(Compression::gzip))
     }
 }
 
-impl Output {
-    /// Creates the output archive. An archive never goes to a terminal.
-    pub fn create(&self, parallel: &Parallel) -> Result<Shard> {
+impl OutputFlags {
+    /// Creates the output. Writing an archive to a terminal is a usage error;
+    /// otherwise fails as [`sink::Sink::create`] does.
+    pub fn create(&self, parallel: &ParallelFlags) -> Result<ShardWriter> {
         refuse_terminal(&self.output)?;
         let options =
-            sink::Options { compression: self.packing.compression(), threads: parallel.threads(), digest: false };
-        Shard::create(&self.output, options)
+            sink::SinkOptions { compression: self.packing.compression(), threads: parallel.threads(), digest: false };
+        ShardWriter::create(&self.output, options)
     }
 }
 
-/// A usage error when `name` is stdout and stdout is a terminal.
+/// A usage error if `name` is stdout and stdout is a terminal.
 pub fn refuse_terminal(name: &str) -> Result<()> {
     if sink::is_stdout(name) && stdout().is_terminal() {
         bail!(Usage("stdout is a terminal: use -o FILE or a pipe".into()));
@@ -153,21 +176,23 @@ pub fn refuse_terminal(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A name of an output, for flags: a mistake in it is found before the run, not at its end.
+/// The value parser of output flags: rejects names that cannot be written
+/// before the run, not at its end.
 pub fn output_name(name: &str) -> Result<String, String> {
     sink::check_name(name).map(|()| name.to_owned())
 }
 
-/// How much runs at once.
+/// `--parallel`, for tools that work in several threads.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct Parallel {
+pub struct ParallelFlags {
     /// Use N threads (0: all cores)
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub parallel: usize,
 }
 
-impl Parallel {
-    /// The number of threads meant.
+impl ParallelFlags {
+    /// The number of threads: N, or the number of cores available to the
+    /// process for 0. At least 1.
     pub fn threads(&self) -> usize {
         match self.parallel {
             0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
@@ -176,18 +201,18 @@ impl Parallel {
     }
 }
 
-// How object stores are reached: flags that every tool takes without naming them. Not a doc comment, because
-// clap would print that as the help of the whole tool.
+// How object stores are reached: flags of every tool. Not a doc comment, because clap would print
+// that as the help of the whole tool.
 #[cfg(feature = "stores")]
 #[derive(Args, Clone, Debug)]
-pub(super) struct Stores {
+pub(super) struct StoreFlags {
     /// Use the object store at URL (overrides AWS_ENDPOINT_URL)
     #[arg(long, value_name = "URL", value_parser = endpoint)]
     endpoint: Option<String>,
 }
 
 #[cfg(feature = "stores")]
-impl Stores {
+impl StoreFlags {
     pub(super) fn begin(self) {
         if let Some(url) = self.endpoint {
             store::set_endpoint(url);
@@ -195,18 +220,20 @@ impl Stores {
     }
 }
 
+/// The value parser of `--endpoint`. Credentials in the URL are refused: they
+/// would appear in messages of others.
 #[cfg(feature = "stores")]
 fn endpoint(text: &str) -> Result<String, String> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     match rest {
         Some(host) if !host.is_empty() && !host.contains('@') => Ok(text.trim_end_matches('/').to_owned()),
-        _ => Err("it is not of the form http(s)://HOST".into()),
+        _ => Err("not of the form http(s)://HOST".into()),
     }
 }
 
-/// How much is printed on stderr.
+/// `-v`, `-q` and `--progress`.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct Talk {
+pub struct Verbosity {
     /// Explain each item that is left out, and print a summary at the end
     #[arg(short, long)]
     verbose: bool,
@@ -220,11 +247,12 @@ pub struct Talk {
     progress: bool,
 }
 
-impl Talk {
+impl Verbosity {
+    /// Applies the flags to the process.
     pub(super) fn begin(self) {
         messages::set_level(match self {
-            Talk { quiet: true, .. } => Level::Quiet,
-            Talk { verbose: true, .. } => Level::Verbose,
+            Verbosity { quiet: true, .. } => Level::Quiet,
+            Verbosity { verbose: true, .. } => Level::Verbose,
             _ => Level::Normal,
         });
         if !self.quiet {

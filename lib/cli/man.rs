@@ -1,4 +1,5 @@
-//! The manual page and the shell completions of a tool, from the flags' own text.
+//! Manual pages and shell completions, generated from the help of the flags.
+//! The results are checked in, and a test compares them.
 
 use std::io::Write;
 
@@ -6,13 +7,15 @@ use anyhow::{Result, bail};
 use clap::Command;
 use clap_complete::Shell;
 
-/// The kinds of text that [`generate`] knows.
+/// What [`generate`] can make.
 pub const KINDS: [&str; 4] = ["man", "bash", "zsh", "fish"];
 
-/// The day of this version, for the foot of the page; a build date would change the bytes.
+/// The release date, for the footer of the page. A build date would change the
+/// bytes.
 const RELEASED: &str = "2026-11-16";
 
-/// Writes the manual page (`man`) or a completion script (`bash`, `zsh`, `fish`) of a tool.
+/// Writes the manual page (`man`) or a completion script (`bash`, `zsh`,
+/// `fish`) of a command. Fails for any other `kind`, or if `out` does.
 pub fn generate(kind: &str, mut command: Command, out: &mut dyn Write) -> Result<()> {
     let name = command.get_name().to_owned();
     let shell = match kind {
@@ -37,7 +40,7 @@ fn page(command: &Command, out: &mut dyn Write) -> Result<()> {
     writeln!(out, ".SH NAME\n{name} \\- {}", escape(&about))?;
     writeln!(out, ".SH SYNOPSIS\n.B {name}\n{}", escape(&synopsis(command)))?;
     writeln!(out, ".SH DESCRIPTION")?;
-    // The first paragraph is the line under NAME again.
+    // The first paragraph repeats the line under NAME.
     paragraphs(long.split_once("\n\n").map_or(&about, |(_, rest)| rest), out)?;
     writeln!(out, ".SH OPTIONS")?;
     for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
@@ -50,13 +53,14 @@ fn page(command: &Command, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
+/// The same for all tools; see `cli::main`.
 const EXIT_STATUS: &str =
     "0 if everything was done; 1 if the run failed; 2 for a usage error; 3 if the stream is complete but too many \
 items failed; 101 for a bug; 128+N if ended by signal N.
 See
 .BR tarpipe (7).";
 
-/// What the tool can be told to do besides its main work, with the flags of each.
+/// The section of subcommands, with the flags of each.
 fn commands(command: &Command, out: &mut dyn Write) -> Result<()> {
     let mut shown = command.get_subcommands().filter(|command| !command.is_hide_set()).peekable();
     if shown.peek().is_some() {
@@ -79,6 +83,7 @@ fn synopsis(command: &Command) -> String {
     usage.split_once(' ').map_or("", |(_, rest)| rest).to_owned()
 }
 
+/// The paragraph of one flag or argument.
 fn option(argument: &clap::Arg, out: &mut dyn Write) -> Result<()> {
     let mut names = Vec::new();
     names.extend(argument.get_short().map(|short| format!("\\fB\\-{short}\\fR")));
@@ -99,13 +104,15 @@ fn option(argument: &clap::Arg, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Paragraphs run together; the first, which is a line without a full stop, gets one.
+/// Joins the paragraphs of a help text; the first, which is a line without a
+/// full stop, gets one.
 fn sentences(help: &str) -> String {
     let (line, rest) = help.split_once("\n\n").unwrap_or((help, ""));
     format!("{}.\n{}", line.trim_end_matches('.'), rest.replace("\n\n", "\n")).trim_end().to_owned()
 }
 
-/// Lines that start with `#` explain the command after them.
+/// The examples of the long help. Lines that begin with `#` explain the command
+/// after them.
 fn examples(text: &str, out: &mut dyn Write) -> Result<()> {
     let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with(' ')).map(str::trim).collect();
     if lines.is_empty() {
@@ -132,14 +139,14 @@ fn paragraphs(text: &str, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Text that roff prints as it stands.
+/// Escapes text for roff.
 fn escape(text: &str) -> String {
     let escaped = text.replace('\\', "\\e").replace('-', "\\-").replace('~', "\\(ti").replace('^', "\\(ha");
     let lines: Vec<String> = escaped.lines().map(guard).collect();
     lines.join("\n")
 }
 
-/// A dot or a quote at the start of a line would be a command.
+/// A dot or a quote at the beginning of a line would be a roff command.
 fn guard(line: &str) -> String {
     let line = line.trim();
     if line.starts_with(['.', '\'']) { format!("\\&{line}") } else { line.to_owned() }

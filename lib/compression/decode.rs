@@ -1,64 +1,74 @@
-//! Reading compressed streams: which format a stream has, and every frame of it to its end.
+//! Decompression: detects the format of a stream and decodes all of its frames.
 //!
-//! A compressed file may consist of several frames (gzip calls them members) in a row, with padding or skippable
-//! frames between them. The stream ends where a frame ends and nowhere else: input that ends inside a frame is an
-//! error of the kind [`io::ErrorKind::UnexpectedEof`], whatever was decoded before it.
+//! A compressed file may consist of several concatenated frames (gzip calls
+//! them members), with padding or skippable frames between them. The stream may
+//! end only where a frame ends: input that ends inside of a frame is an error
+//! of kind [`io::ErrorKind::UnexpectedEof`], whatever was decoded before.
 
 use std::io::{self, BufRead, Read};
 
-use super::input::Input;
-use super::{Compression, Format, KNOWN};
+use super::input::PeekInput;
+use super::{Compression, CompressionFormat, KNOWN};
 use crate::archive;
 
-/// How many bytes of a stream tell its format: a tar header, which no magic number overrules.
+/// The number of bytes that determine the format of a stream: a tar header,
+/// because a member's name may look like a magic number.
 pub const HEAD: usize = archive::BLOCK;
 
-/// Bits that follow the level in a bzip2 stream: a block (the digits of pi), or the end of an empty stream (of its root).
+/// What follows the level in a bzip2 stream: the magic of a block (digits of
+/// pi), or that of the end of an empty stream (digits of its square root).
 const BZIP2_STARTS: [[u8; 6]; 2] = [[0x31, 0x41, 0x59, 0x26, 0x53, 0x59], [0x17, 0x72, 0x45, 0x38, 0x50, 0x90]];
-/// zstd and LZ4 have the same skippable frames: 16 magic numbers, the length, and as many bytes.
+/// zstd and LZ4 share skippable frames: 16 magic numbers, a length, and that
+/// many bytes.
 const SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
-/// How a stream starts.
+/// How a stream begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     Plain,
-    Frame(Format),
-    /// A skippable frame: the first frame after it decides.
+    Frame(CompressionFormat),
+    /// A skippable frame: the format is that of the first frame after it.
     Skippable,
 }
 
-/// The format of a stream that starts with `head`, which holds [`HEAD`] bytes or the whole stream; None for a plain
-/// one, and for one that starts with a skippable frame.
-pub fn recognise(head: &[u8]) -> Option<Format> {
+/// The format of a stream that begins with `head`, which is the first [`HEAD`]
+/// bytes or the whole stream. None if it is not compressed, and if it begins
+/// with a skippable frame. A stream that consists of a part of a magic number
+/// counts as compressed (and truncated) unless it could be text.
+pub fn recognise(head: &[u8]) -> Option<CompressionFormat> {
     match start_of(head) {
         Start::Frame(format) => Some(format),
         Start::Plain | Start::Skippable => None,
     }
 }
 
-/// Whether a stream that starts with `head`, which holds [`HEAD`] bytes or the whole stream, is compressed.
+/// Returns true if a stream that begins with `head` (as for [`recognise`]) is
+/// compressed, skippable frames included.
 pub fn is_compressed(head: &[u8]) -> bool {
     start_of(head) != Start::Plain
 }
 
-impl Format {
-    /// Whether a stream that starts with `head`, which holds [`HEAD`] bytes or the whole stream, may be one of this format.
+impl CompressionFormat {
+    /// Returns true if a stream that begins with `head` (as for [`recognise`])
+    /// may be of this format.
     pub fn may_start_with(self, head: &[u8]) -> bool {
         match start_of(head) {
             Start::Plain => false,
             Start::Frame(format) => format == self,
-            Start::Skippable => matches!(self, Format::Zstd | Format::Lz4),
+            Start::Skippable => matches!(self, CompressionFormat::Zstd | CompressionFormat::Lz4),
         }
     }
 }
 
+/// Classifies the beginning of a stream. A valid tar header comes first: its
+/// name may look like a magic number.
 fn start_of(head: &[u8]) -> Start {
     if head.first_chunk().is_some_and(archive::is_header) {
-        return Start::Plain; // a member may be called BZh or worse
+        return Start::Plain; // a member may be called BZh91AY
     }
-    let magic = |format: Format| format.known().magic;
-    let has_magic = |format: &Format| match format {
-        Format::Bzip2 => is_bzip2(head),
+    let magic = |format: CompressionFormat| format.known().magic;
+    let has_magic = |format: &CompressionFormat| match format {
+        CompressionFormat::Bzip2 => is_bzip2(head),
         _ => head.starts_with(magic(*format)) || is_cut_magic(head, magic(*format)),
     };
     if let Some(format) = KNOWN.iter().map(|known| known.format).find(has_magic) {
@@ -67,12 +77,14 @@ fn start_of(head: &[u8]) -> Start {
     if is_skippable(head) { Start::Skippable } else { Start::Plain }
 }
 
-/// A whole stream that is no more than the start of a magic number, unless it may as well be text.
+/// A whole stream that is only the beginning of a magic number, unless it may
+/// just as well be text.
 fn is_cut_magic(head: &[u8], magic: &[u8]) -> bool {
     !head.is_empty() && head.len() < magic.len() && magic.starts_with(head) && !head.iter().all(u8::is_ascii_graphic)
 }
 
-/// Three letters and a digit begin many a text; the number behind them begins none.
+/// Three letters and a digit begin many a text; the magic number after them
+/// begins none.
 fn is_bzip2(head: &[u8]) -> bool {
     let Some((start, rest)) = head.split_at_checked(4) else { return false };
     let rest = &rest[..rest.len().min(6)];
@@ -83,14 +95,26 @@ fn is_skippable(head: &[u8]) -> bool {
     head.len() >= 4 && head[0] & 0xf0 == 0x50 && head[1..4] == SKIPPABLE
 }
 
-/// Decompresses `input` if it starts as a compressed stream does, and hands it on as it is otherwise.
+/// Decompresses `input` if it is compressed, and passes it through otherwise.
+/// Blocks until the first bytes have arrived.
+///
+/// Frames are decoded one after another on the reading thread. Memory is
+/// bounded by the window of the format: at most 128 MB for zstd; for xz, what
+/// its header asks for (64 MB at level 9).
+///
+/// # Errors
+///
+/// Reading fails with `UnexpectedEof` if the data is cut off, and with
+/// `InvalidData` or the decoder's error if it is damaged or followed by other
+/// data.
 pub fn decoder(input: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
-    decode(Input::new(input))
+    decode(PeekInput::new(input))
 }
 
-/// The same for the file `name`, which cannot be empty where its suffix says that it is compressed.
+/// The same for the file `name`. An empty file whose suffix says that it is
+/// compressed is an error: no compressor writes one.
 pub fn decoder_for(name: &str, input: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
-    let mut input = Input::new(input);
+    let mut input = PeekInput::new(input);
     match Compression::by_suffix(name) {
         Some(compression) if input.peek(1)?.is_empty() => {
             let what = format!("an empty file is not {} data", compression.format());
@@ -100,8 +124,8 @@ pub fn decoder_for(name: &str, input: Box<dyn Read + Send>) -> io::Result<Box<dy
     }
 }
 
-fn decode(mut input: Input) -> io::Result<Box<dyn Read + Send>> {
-    // Few bytes rule most plain streams out, which may come from someone who waits before writing more.
+fn decode(mut input: PeekInput) -> io::Result<Box<dyn Read + Send>> {
+    // Few bytes suffice for most plain streams, whose writer may wait before it writes more.
     let mut start = start_of(input.peek(6)?);
     if start != Start::Plain {
         start = start_of(input.peek(HEAD)?);
@@ -115,28 +139,29 @@ fn decode(mut input: Input) -> io::Result<Box<dyn Read + Send>> {
         },
     };
     let inner: Box<dyn Read + Send> = match format {
-        Format::Gzip => Box::new(Frames { frame: Some(Frame::gzip(input)) }),
-        Format::Bzip2 => Box::new(Frames { frame: Some(Frame::bzip2(input)) }),
-        Format::Lz4 => Box::new(Frames { frame: Some(Frame::lz4(input)) }),
-        // These two find the frames by themselves.
-        Format::Zstd => Box::new(zstd::Decoder::with_buffer(input)?),
-        Format::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(input)),
+        CompressionFormat::Gzip => Box::new(FrameReader { frame: Some(FrameDecoder::gzip(input)) }),
+        CompressionFormat::Bzip2 => Box::new(FrameReader { frame: Some(FrameDecoder::bzip2(input)) }),
+        CompressionFormat::Lz4 => Box::new(FrameReader { frame: Some(FrameDecoder::lz4(input)) }),
+        // These two handle concatenated frames themselves.
+        CompressionFormat::Zstd => Box::new(zstd::Decoder::with_buffer(input)?),
+        CompressionFormat::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(input)),
     };
     Ok(Box::new(Explained(inner)))
 }
 
-/// Skips to the first frame with data; None where there are only skippable ones.
-fn first_frame(input: &mut Input) -> io::Result<Option<Format>> {
+/// Skips to the first frame with data and returns its format; None if there are
+/// only skippable ones.
+fn first_frame(input: &mut PeekInput) -> io::Result<Option<CompressionFormat>> {
     skip_skippable(input)?;
     match recognise(input.peek(HEAD)?) {
-        Some(format @ (Format::Zstd | Format::Lz4)) => Ok(Some(format)),
+        Some(format @ (CompressionFormat::Zstd | CompressionFormat::Lz4)) => Ok(Some(format)),
         None if input.peek(1)?.is_empty() => Ok(None),
         _ => Err(damaged("neither zstd nor LZ4 data follows a skippable frame")),
     }
 }
 
 /// Skips all skippable frames that come next.
-fn skip_skippable(input: &mut Input) -> io::Result<()> {
+fn skip_skippable(input: &mut PeekInput) -> io::Result<()> {
     while is_skippable(input.peek(4)?) {
         let &[_, _, _, _, a, b, c, d] = input.peek(8)? else { return Err(cut()) };
         let frame = 8 + u64::from(u32::from_le_bytes([a, b, c, d]));
@@ -148,42 +173,43 @@ fn skip_skippable(input: &mut Input) -> io::Result<()> {
 }
 
 /// A decoder of one frame.
-enum Frame {
-    Gzip(Box<flate2::bufread::GzDecoder<Input>>),
-    Bzip2(bzip2::bufread::BzDecoder<Input>),
-    Lz4(Box<lz4_flex::frame::FrameDecoder<Input>>),
+enum FrameDecoder {
+    Gzip(Box<flate2::bufread::GzDecoder<PeekInput>>),
+    Bzip2(bzip2::bufread::BzDecoder<PeekInput>),
+    Lz4(Box<lz4_flex::frame::FrameDecoder<PeekInput>>),
 }
 
-impl Frame {
-    fn gzip(input: Input) -> Self {
-        Frame::Gzip(Box::new(flate2::bufread::GzDecoder::new(input)))
+impl FrameDecoder {
+    fn gzip(input: PeekInput) -> Self {
+        FrameDecoder::Gzip(Box::new(flate2::bufread::GzDecoder::new(input)))
     }
 
-    fn bzip2(input: Input) -> Self {
-        Frame::Bzip2(bzip2::bufread::BzDecoder::new(input))
+    fn bzip2(input: PeekInput) -> Self {
+        FrameDecoder::Bzip2(bzip2::bufread::BzDecoder::new(input))
     }
 
-    fn lz4(input: Input) -> Self {
-        Frame::Lz4(Box::new(lz4_flex::frame::FrameDecoder::new(input)))
+    fn lz4(input: PeekInput) -> Self {
+        FrameDecoder::Lz4(Box::new(lz4_flex::frame::FrameDecoder::new(input)))
     }
 
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self {
-            Frame::Gzip(decoder) => decoder.read(buf),
-            Frame::Bzip2(decoder) => decoder.read(buf),
-            Frame::Lz4(decoder) => decoder.read(buf),
+            FrameDecoder::Gzip(decoder) => decoder.read(buf),
+            FrameDecoder::Bzip2(decoder) => decoder.read(buf),
+            FrameDecoder::Lz4(decoder) => decoder.read(buf),
         }
     }
 
-    /// Goes to the frame after this one, which was read to its end; None at the end of the stream.
+    /// Continues with the next frame, after this one was read to its end; None
+    /// at the end of the stream.
     fn next(self) -> io::Result<Option<Self>> {
-        let (format, start, mut input): (_, fn(Input) -> Self, _) = match self {
-            Frame::Gzip(decoder) => (Format::Gzip, Frame::gzip, decoder.into_inner()),
-            Frame::Bzip2(decoder) => (Format::Bzip2, Frame::bzip2, decoder.into_inner()),
-            Frame::Lz4(decoder) => (Format::Lz4, Frame::lz4, decoder.into_inner()),
+        let (format, start, mut input): (_, fn(PeekInput) -> Self, _) = match self {
+            FrameDecoder::Gzip(decoder) => (CompressionFormat::Gzip, FrameDecoder::gzip, decoder.into_inner()),
+            FrameDecoder::Bzip2(decoder) => (CompressionFormat::Bzip2, FrameDecoder::bzip2, decoder.into_inner()),
+            FrameDecoder::Lz4(decoder) => (CompressionFormat::Lz4, FrameDecoder::lz4, decoder.into_inner()),
         };
-        if format == Format::Lz4 {
-            // The crate takes the end of the input between two blocks for the end of the frame.
+        if format == CompressionFormat::Lz4 {
+            // The crate mistakes the end of the input between two blocks for the end of the frame.
             if input.has_ended() {
                 return Err(cut());
             }
@@ -202,7 +228,7 @@ impl Frame {
 }
 
 /// Zeros after a frame are padding, as tapes and some disk tools add it.
-fn skip_zeros(input: &mut Input) -> io::Result<()> {
+fn skip_zeros(input: &mut PeekInput) -> io::Result<()> {
     loop {
         let bytes = input.fill_buf()?;
         let zeros = bytes.iter().take_while(|&&byte| byte == 0).count();
@@ -214,26 +240,26 @@ fn skip_zeros(input: &mut Input) -> io::Result<()> {
     }
 }
 
-/// All frames of a stream, one after another.
-struct Frames {
+/// Reads all frames of a stream, one after another.
+struct FrameReader {
     /// None after the last.
-    frame: Option<Frame>,
+    frame: Option<FrameDecoder>,
 }
 
-impl Read for Frames {
+impl Read for FrameReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         while let Some(frame) = &mut self.frame {
             let n = frame.read(buf)?;
             if n > 0 || buf.is_empty() {
                 return Ok(n);
             }
-            self.frame = self.frame.take().map(Frame::next).transpose()?.flatten();
+            self.frame = self.frame.take().map(FrameDecoder::next).transpose()?.flatten();
         }
         Ok(0)
     }
 }
 
-/// Says in words what the crates say in the names of their types.
+/// Replaces error messages that consist of the names of Rust types.
 struct Explained(Box<dyn Read + Send>);
 
 impl Read for Explained {

@@ -1,11 +1,14 @@
-//! gzip by several threads, as one member: some readers stop after the first of many.
+//! gzip with several threads, as a single member: some readers stop after the
+//! first of several members.
 //!
-//! The input is cut into blocks of a fixed size, each deflated on its own and ended on a byte
-//! boundary; laid end to end they are one deflate stream. The cut, not the number of
-//! threads, decides the bytes.
+//! The input is divided into blocks of 1 MB, each deflated independently and
+//! ended on a byte boundary, so that their concatenation is one deflate stream.
+//! The division does not depend on the number of threads, so neither do the
+//! bytes.
 //!
-//! What cannot be made smaller is stored as it is, piece by piece: deflate works hardest on photographs, of
-//! which it saves a hundredth, and the names and texts between them are still worth the work.
+//! Incompressible data is stored unchanged, piece by piece. Deflate spends most
+//! of its time on photographs, of which it saves 1 %, while the names and texts
+//! between them are worth compressing.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -13,19 +16,22 @@ use std::thread::JoinHandle;
 
 use flate2::{Compress, Compression, FlushCompress};
 
+/// The unit of parallel work. Larger blocks compress hardly better.
 const BLOCK: usize = 1 << 20;
 
-/// Of a block, judged by itself.
+/// The unit in which a block is tested for compressibility.
 const PIECE: usize = 4096;
 
-/// From one byte to the next that is counted: no part of 2, 4 or 8, the sizes of numbers.
+/// The distance of bytes that are counted. It is coprime to 2, 4 and 8, the
+/// sizes of numbers.
 const STEP: usize = 5;
 
-/// An empty block, the last.
+/// The final block, which is empty.
 const END: [u8; 2] = [3, 0];
 
-/// Compresses what is written to it into `out`.
-pub struct Encoder<W: Write> {
+/// Compresses what is written to it into `out`. Holds up to one block per
+/// thread, compressed and uncompressed.
+pub struct GzipEncoder<W: Write> {
     out: W,
     level: Compression,
     threads: usize,
@@ -36,14 +42,17 @@ pub struct Encoder<W: Write> {
     started: bool,
 }
 
+/// A compressed block and the checksum of its contents.
 struct Deflated {
     bytes: Vec<u8>,
     checksum: crc32fast::Hasher,
 }
 
-impl<W: Write> Encoder<W> {
+impl<W: Write> GzipEncoder<W> {
+    /// Nothing is written, and no thread started, before the first block is
+    /// full.
     pub(super) fn new(out: W, level: u32, threads: usize) -> Self {
-        Encoder {
+        GzipEncoder {
             out,
             level: Compression::new(level),
             threads: threads.max(1),
@@ -55,6 +64,8 @@ impl<W: Write> Encoder<W> {
         }
     }
 
+    /// Compresses what is left, waits for all threads and writes the trailer.
+    /// Dropping the encoder instead leaves the stream truncated.
     pub(super) fn finish(mut self) -> io::Result<W> {
         self.deflate()?;
         while !self.running.is_empty() {
@@ -62,10 +73,12 @@ impl<W: Write> Encoder<W> {
         }
         self.out.write_all(&END)?;
         self.out.write_all(&self.checksum.finalize().to_le_bytes())?;
-        self.out.write_all(&(self.length as u32).to_le_bytes())?; // modulo 2^32, as the format has it
+        self.out.write_all(&(self.length as u32).to_le_bytes())?; // modulo 2^32, as the format says
         Ok(self.out)
     }
 
+    /// Hands the current block to a new thread, after waiting for the oldest if
+    /// all are busy.
     fn deflate(&mut self) -> io::Result<()> {
         if self.running.len() >= self.threads {
             self.take_first()?;
@@ -76,11 +89,12 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
+    /// Waits for the oldest block and writes it.
     fn take_first(&mut self) -> io::Result<()> {
         let Some(first) = self.running.pop_front() else { return Ok(()) };
         let deflated = first.join().map_err(|_| io::Error::other("a compression thread panicked"))??;
         if !self.started {
-            // No name, no time: the same input gives the same bytes.
+            // Without a name and a time, so that the same input gives the same bytes.
             self.out.write_all(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255])?;
             self.started = true;
         }
@@ -90,7 +104,7 @@ impl<W: Write> Encoder<W> {
     }
 }
 
-impl<W: Write> Write for Encoder<W> {
+impl<W: Write> Write for GzipEncoder<W> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         if self.block.len() == BLOCK {
             self.deflate()?;
@@ -121,19 +135,21 @@ fn deflate(block: &[u8], level: Compression) -> io::Result<Deflated> {
     Ok(Deflated { bytes, checksum })
 }
 
-/// Whether there is nothing to gain: all bytes are about as frequent, and nothing comes twice.
+/// Returns true if a piece is not worth compressing: all bytes are about
+/// equally frequent, and nothing repeats.
 fn is_dense(piece: &[u8]) -> bool {
     let mut counts = [0_u32; 256];
     piece.iter().step_by(STEP).for_each(|&byte| counts[usize::from(byte)] += 1);
     let squares: usize = counts.iter().map(|&count| (count * count) as usize).sum();
-    // 256 times the squares over the square of their sum is 1 for bytes that are all as frequent as each other, 1.31 by chance
-    // for as many as these; at 1.5 codes of different lengths would save about a fiftieth.
+    // The sum of the squared frequencies, times 256, is 1 if all bytes are equally frequent and 1.31 for
+    // random bytes in a sample of this size; at 1.5, Huffman coding would save about 2 %.
     let seen = piece.len().div_ceil(STEP);
     let is_even = squares * 256 <= seen * seen * 3 / 2;
     is_even && lz4_flex::block::compress(piece).len() > piece.len() - piece.len() / 64
 }
 
-/// As they are, behind a head on a byte boundary: how many, and its complement.
+/// Appends stored blocks: a header on a byte boundary with the length and its
+/// complement, then the data.
 fn store(data: &[u8], bytes: &mut Vec<u8>) {
     for part in data.chunks(usize::from(u16::MAX)) {
         let length = part.len() as u16;
@@ -144,7 +160,8 @@ fn store(data: &[u8], bytes: &mut Vec<u8>) {
     }
 }
 
-/// As blocks that know nothing of those before, to a byte boundary.
+/// Appends deflated blocks that do not refer to earlier data, ended on a byte
+/// boundary.
 fn squeeze(compress: &mut Compress, data: &[u8], bytes: &mut Vec<u8>) -> io::Result<()> {
     compress.reset();
     loop {

@@ -1,24 +1,26 @@
-//! The compressed bytes on their way into a decoder: they can be looked at before they are read.
+//! The compressed bytes on their way into a decoder: a buffered reader with
+//! lookahead.
 
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 
 const CAPACITY: usize = 64 * 1024;
 
-/// Buffered input with room to look ahead.
-pub(super) struct Input {
-    /// Bytes that were looked at; those from `used` on are read next.
+/// Buffered input that can be inspected before it is read.
+pub(super) struct PeekInput {
+    /// Bytes that were peeked at; those from `used` on are read next.
     ahead: Vec<u8>,
     used: usize,
     rest: BufReader<Box<dyn Read + Send>>,
     has_ended: bool,
 }
 
-impl Input {
+impl PeekInput {
     pub(super) fn new(input: Box<dyn Read + Send>) -> Self {
-        Input { ahead: Vec::new(), used: 0, rest: BufReader::with_capacity(CAPACITY, input), has_ended: false }
+        PeekInput { ahead: Vec::new(), used: 0, rest: BufReader::with_capacity(CAPACITY, input), has_ended: false }
     }
 
-    /// The next `n` bytes without reading them; fewer only at the end of the input.
+    /// The next `n` bytes without consuming them; fewer only at the end of the
+    /// input. Blocks until they are there.
     pub(super) fn peek(&mut self, n: usize) -> io::Result<&[u8]> {
         self.ahead.drain(..self.used);
         self.used = 0;
@@ -27,14 +29,15 @@ impl Input {
         Ok(&self.ahead[..n.min(self.ahead.len())])
     }
 
-    /// Whether someone read at the end of the input and got nothing.
+    /// Returns true if a read at the end of the input has returned nothing.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// The same bytes for someone with a buffer of their own.
+    /// The same bytes without this buffer, for a reader that has a buffer of
+    /// its own.
     pub(super) fn into_plain(self) -> impl Read + Send {
-        let Input { mut ahead, used, rest, .. } = self;
+        let PeekInput { mut ahead, used, rest, .. } = self;
         ahead.drain(..used);
         ahead.extend_from_slice(rest.buffer());
         let plain: Chain<Cursor<Vec<u8>>, Box<dyn Read + Send>> = Cursor::new(ahead).chain(rest.into_inner());
@@ -42,7 +45,7 @@ impl Input {
     }
 }
 
-impl BufRead for Input {
+impl BufRead for PeekInput {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.used < self.ahead.len() {
             return Ok(&self.ahead[self.used..]);
@@ -59,10 +62,10 @@ impl BufRead for Input {
     }
 }
 
-impl Read for Input {
+impl Read for PeekInput {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.used == self.ahead.len() && buf.len() >= CAPACITY {
-            let n = self.rest.read(buf)?; // passes the buffer by where it is empty
+            let n = self.rest.read(buf)?; // bypasses the buffer while that is empty
             self.has_ended = n == 0;
             return Ok(n);
         }

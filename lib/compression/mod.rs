@@ -1,5 +1,20 @@
-//! Compressed streams: recognised by their first bytes on input, chosen by suffix or by
-//! flag on output.
+//! Compression of streams. On input the format is detected from the first
+//! bytes, never from the name; on output it is chosen by the suffix of the name
+//! or by a flag.
+//!
+//! | format | suffixes | levels (usual) | threads |
+//! |---|---|---|---|
+//! | gzip | `.gz`, `.tgz` | 1 to 9 (6) | several |
+//! | zstd | `.zst`, `.tzst` | 1 to 22 (3) | several |
+//! | xz | `.xz`, `.txz` | 1 to 9 (6) | one |
+//! | bzip2 | `.bz2`, `.tbz2`, `.tbz` | 1 to 9 (9) | one |
+//! | lz4 | `.lz4` | 1 | one |
+//!
+//! The same input always gives the same bytes, whatever the number of threads
+//! and the sizes of the writes.
+//!
+//! Used by [`crate::source`] and [`crate::sink`]; tools rarely call it
+//! directly.
 
 use std::io::{self, Write};
 use std::str::FromStr;
@@ -7,19 +22,21 @@ use std::str::FromStr;
 use anyhow::{Result, bail};
 
 mod decode;
+mod encode;
 mod gzip;
 mod input;
 
 pub use decode::{HEAD, decoder, decoder_for, is_compressed, recognise};
+pub use encode::Encoder;
 
-/// A compression format.
+/// A compression format. `Display` gives the name that flags use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// RFC 1952.
+pub enum CompressionFormat {
+    /// gzip (RFC 1952).
     Gzip,
-    /// RFC 8878.
+    /// Zstandard (RFC 8878).
     Zstd,
-    /// The xz container.
+    /// xz, with LZMA2.
     Xz,
     /// bzip2.
     Bzip2,
@@ -27,22 +44,37 @@ pub enum Format {
     Lz4,
 }
 
-impl std::fmt::Display for Format {
+impl std::fmt::Display for CompressionFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.known().name)
     }
 }
 
-/// How an output is compressed.
+/// How an output is compressed: a format and a level. Parsed from `gzip` or
+/// `zstd:19`.
+///
+/// ```
+/// use std::io::{Cursor, Read, Write};
+/// use tarpipe::compression::{Compression, decoder};
+///
+/// let mut encoder = "zstd:5".parse::<Compression>()?.encoder(Vec::new(), 2)?;
+/// encoder.write_all(b"hello")?;
+/// let packed = encoder.finish()?;
+///
+/// let mut text = String::new();
+/// decoder(Box::new(Cursor::new(packed)))?.read_to_string(&mut text)?;
+/// assert_eq!(text, "hello");
+/// # anyhow::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {
-    format: Format,
+    format: CompressionFormat,
     level: u32,
 }
 
-/// What is known of a format.
-struct Known {
-    format: Format,
+/// The properties of a format.
+struct FormatInfo {
+    format: CompressionFormat,
     name: &'static str,
     suffixes: &'static [&'static str],
     usual_level: u32,
@@ -50,42 +82,42 @@ struct Known {
     magic: &'static [u8],
 }
 
-/// In the order of [`Format`].
-static KNOWN: [Known; 5] = [
-    Known {
-        format: Format::Gzip,
+/// In the order of [`CompressionFormat`].
+static KNOWN: [FormatInfo; 5] = [
+    FormatInfo {
+        format: CompressionFormat::Gzip,
         name: "gzip",
         suffixes: &[".gz", ".tgz"],
         usual_level: 6,
         highest_level: 9,
         magic: &[0x1f, 0x8b],
     },
-    Known {
-        format: Format::Zstd,
+    FormatInfo {
+        format: CompressionFormat::Zstd,
         name: "zstd",
         suffixes: &[".zst", ".tzst"],
         usual_level: 3,
         highest_level: 22,
         magic: &[0x28, 0xb5, 0x2f, 0xfd],
     },
-    Known {
-        format: Format::Xz,
+    FormatInfo {
+        format: CompressionFormat::Xz,
         name: "xz",
         suffixes: &[".xz", ".txz"],
         usual_level: 6,
         highest_level: 9,
         magic: &[0xfd, b'7', b'z', b'X', b'Z', 0],
     },
-    Known {
-        format: Format::Bzip2,
+    FormatInfo {
+        format: CompressionFormat::Bzip2,
         name: "bzip2",
         suffixes: &[".bz2", ".tbz2", ".tbz"],
         usual_level: 9,
         highest_level: 9,
         magic: b"BZh",
     },
-    Known {
-        format: Format::Lz4,
+    FormatInfo {
+        format: CompressionFormat::Lz4,
         name: "lz4",
         suffixes: &[".lz4"],
         usual_level: 1,
@@ -94,50 +126,56 @@ static KNOWN: [Known; 5] = [
     },
 ];
 
-impl Format {
-    fn known(self) -> &'static Known {
+impl CompressionFormat {
+    fn known(self) -> &'static FormatInfo {
         &KNOWN[self as usize]
     }
 }
 
 impl Compression {
-    /// gzip at its usual level.
+    /// gzip at level 6.
     pub fn gzip() -> Self {
-        Compression { format: Format::Gzip, level: 6 }
+        Compression { format: CompressionFormat::Gzip, level: 6 }
     }
 
-    /// What the suffix of a name asks for.
+    /// The compression that the suffix of a name asks for, at the format's
+    /// usual level: `.gz`, `.tgz`, `.zst`, `.tzst`, `.xz`, `.txz`, `.bz2`,
+    /// `.tbz2`, `.tbz` and `.lz4`. None for any other suffix.
     pub fn by_suffix(name: &str) -> Option<Self> {
         let known = KNOWN.iter().find(|known| known.suffixes.iter().any(|suffix| name.ends_with(suffix)))?;
         Some(Compression { format: known.format, level: known.usual_level })
     }
 
-    /// The format, whatever the level.
-    pub fn format(self) -> Format {
+    /// The format without the level.
+    pub fn format(self) -> CompressionFormat {
         self.format
     }
 
-    /// Wraps `out` so that what is written is compressed, by up to `threads` threads where
-    /// the format allows. The bytes do not depend on their number.
+    /// Wraps `out` so that everything written to it is compressed. gzip and
+    /// zstd use up to `threads` threads, the others one; the bytes do not
+    /// depend on the number of threads. Fails only if zstd refuses the level.
     pub fn encoder<W: Write + Send + 'static>(self, out: W, threads: usize) -> io::Result<Encoder<W>> {
         let level = self.level;
         Ok(match self.format {
-            Format::Gzip => Encoder::Gzip(gzip::Encoder::new(out, level, threads)),
-            Format::Zstd => {
+            CompressionFormat::Gzip => Encoder::Gzip(gzip::GzipEncoder::new(out, level, threads)),
+            CompressionFormat::Zstd => {
                 let mut encoder = zstd::Encoder::new(out, level as i32)?;
-                // One worker and many give the same bytes; none gives others.
+                // One worker gives the same bytes as many, but no worker gives different ones.
                 encoder.multithread(threads.max(1) as u32)?;
                 encoder.include_checksum(true)?;
                 Encoder::Zstd(encoder)
             }
-            Format::Xz => Encoder::Xz(liblzma::write::XzEncoder::new(out, level)),
-            Format::Bzip2 => Encoder::Bzip2(bzip2::write::BzEncoder::new(out, bzip2::Compression::new(level))),
-            Format::Lz4 => Encoder::Lz4(Box::new(lz4_flex::frame::FrameEncoder::new(out))),
+            CompressionFormat::Xz => Encoder::Xz(liblzma::write::XzEncoder::new(out, level)),
+            CompressionFormat::Bzip2 => {
+                Encoder::Bzip2(bzip2::write::BzEncoder::new(out, bzip2::Compression::new(level)))
+            }
+            CompressionFormat::Lz4 => Encoder::Lz4(Box::new(lz4_flex::frame::FrameEncoder::new(out))),
         })
     }
 }
 
-/// `gzip`, `zstd:19`: a format and, after a colon, a level.
+/// Parses a format and, after a colon, an optional level from 1 to the highest
+/// of the format (9; 22 for zstd, 1 for lz4).
 impl FromStr for Compression {
     type Err = anyhow::Error;
 
@@ -152,50 +190,6 @@ impl FromStr for Compression {
             Some(_) => bail!("the level of {name} is a number from 1 to {}", known.highest_level),
         };
         Ok(Compression { format: known.format, level })
-    }
-}
-
-/// Compresses what is written to it. [`Encoder::finish`] ends the compressed stream; dropping it
-/// leaves the stream cut off, which every decompressor notices.
-pub enum Encoder<W: Write + Send + 'static> {
-    /// In parallel blocks.
-    Gzip(gzip::Encoder<W>),
-    /// In parallel jobs.
-    Zstd(zstd::Encoder<'static, W>),
-    /// One thread.
-    Xz(liblzma::write::XzEncoder<W>),
-    /// One thread.
-    Bzip2(bzip2::write::BzEncoder<W>),
-    /// One thread.
-    Lz4(Box<lz4_flex::frame::FrameEncoder<W>>),
-}
-
-impl<W: Write + Send + 'static> Encoder<W> {
-    /// Ends the compressed stream and hands the output back.
-    pub fn finish(self) -> io::Result<W> {
-        match self {
-            Encoder::Gzip(encoder) => encoder.finish(),
-            Encoder::Zstd(encoder) => encoder.finish(),
-            Encoder::Xz(encoder) => encoder.finish(),
-            Encoder::Bzip2(encoder) => encoder.finish(),
-            Encoder::Lz4(encoder) => encoder.finish().map_err(io::Error::other),
-        }
-    }
-}
-
-impl<W: Write + Send + 'static> Write for Encoder<W> {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self {
-            Encoder::Gzip(encoder) => encoder.write(buf),
-            Encoder::Zstd(encoder) => encoder.write(buf),
-            Encoder::Xz(encoder) => encoder.write(buf),
-            Encoder::Bzip2(encoder) => encoder.write(buf),
-            Encoder::Lz4(encoder) => encoder.write(buf),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(()) // a flush in the middle would change the bytes
     }
 }
 
@@ -222,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn every_format_round_trips_also_in_several_parts() {
+    fn every_format_round_trips_even_if_concatenated() {
         for format in ["gzip", "gzip:1", "zstd", "zstd:1", "xz:1", "bzip2", "lz4"] {
             let once = compress(format, &data(), 2);
             assert!(decompress(once.clone()).unwrap() == data(), "{format}");
@@ -232,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_works_only_where_there_is_something_to_gain() {
+    fn gzip_stores_incompressible_data() {
         let mut state = 1_u64;
         let mut byte = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -279,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_and_skippable_frames_are_passed_over() {
+    fn padding_and_skippable_frames_are_ignored() {
         let skippable =
             |length: usize| [&[0x5a, 0x2a, 0x4d, 0x18][..], &(length as u32).to_le_bytes(), &vec![7; length]].concat();
         for (format, between) in [
@@ -311,9 +305,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_compressed_is_taken_for_it() {
-        assert_eq!(recognise(b"BZh91AY&SY...."), Some(Format::Bzip2));
-        assert_eq!(recognise(b"BZh9\x17\x72\x45\x38\x50\x90"), Some(Format::Bzip2));
+    fn plain_data_is_not_mistaken_for_compressed_data() {
+        assert_eq!(recognise(b"BZh91AY&SY...."), Some(CompressionFormat::Bzip2));
+        assert_eq!(recognise(b"BZh9\x17\x72\x45\x38\x50\x90"), Some(CompressionFormat::Bzip2));
         for text in [&b"BZh"[..], b"BZh0\x31\x41\x59", b"BZhang.jpg", b"BZh9.txt", b"(", b"", b"\x1f is not enough"] {
             assert_eq!(recognise(text), None, "{text:?}");
         }
@@ -331,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_threads_does_not_show() {
+    fn the_number_of_threads_does_not_change_the_bytes() {
         for format in ["gzip", "zstd"] {
             assert!(compress(format, &data(), 1) == compress(format, &data(), 4), "{format}");
         }

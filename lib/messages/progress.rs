@@ -1,5 +1,9 @@
-//! How far a run is: a bar on a terminal, a line every half minute where one was asked for,
-//! nothing otherwise. Counting costs an atomic addition.
+//! Progress of a run: a bar on a terminal, one line every 30 seconds if
+//! `--progress` is given, nothing otherwise.
+//!
+//! The counters are global and lock-free, so that counting costs one atomic
+//! addition per sample or read. A thread of its own displays them; it dies with
+//! the process.
 
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
@@ -18,46 +22,52 @@ static FAILED: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 /// Stored bytes of all sources; 0 while unknown.
 static TOTAL: AtomicU64 = AtomicU64::new(0);
-/// Where items are counted instead of samples and bytes: how many there are.
+/// The number of items, in runs that count items instead of samples and bytes;
+/// 0 otherwise.
 static ITEMS: AtomicU64 = AtomicU64::new(0);
-/// What a run with several phases does now, and since when.
+/// The current phase of a run that has several, and when it began.
 static PHASE: Mutex<Option<(&str, Instant)>> = Mutex::new(None);
 
+/// The interval of lines, where there is no bar.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
-/// One more sample went through.
+/// Counts one sample (or item) that was processed.
 pub fn add_sample() {
     SAMPLES.fetch_add(1, Ordering::Relaxed);
 }
 
-/// One more item failed.
+/// Counts one item that failed.
 pub fn add_failed() {
     FAILED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Bytes that came in by another way than through [`Counted`].
+/// Counts bytes that were read without [`Counted`].
 pub fn add_bytes(bytes: u64) {
     BYTES.fetch_add(bytes, Ordering::Relaxed);
 }
 
-/// How many bytes there are to read in all, if that is known.
+/// Sets the number of bytes to read in all, if it is known; the bar then shows
+/// a percentage and the remaining time.
 pub fn expect(total: Option<u64>) {
     TOTAL.store(total.unwrap_or(0), Ordering::Relaxed);
 }
 
-/// Begins a phase of a run that goes over its samples more than once: counts start anew.
+/// Begins a phase of a run that reads its data more than once, such as
+/// `merging`. Samples and bytes are counted from zero again; failures are not.
 pub fn begin_phase(name: &'static str, total: Option<u64>) {
     [&SAMPLES, &BYTES].iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
     expect(total);
     *PHASE.lock().unwrap_or_else(PoisonError::into_inner) = Some((name, Instant::now()));
 }
 
-/// Counts items instead of samples, of which there are so many.
+/// Counts items instead of samples and bytes, `total` of them. For runs whose
+/// items are commands (shardrun).
 pub fn count_items(total: u64) {
     ITEMS.store(total, Ordering::Relaxed);
 }
 
-/// Counts the bytes read through it.
+/// A reader that adds what is read through it to the progress. Sources do this
+/// themselves; wrap only files that are opened in another way.
 pub struct Counted<R>(pub R);
 
 impl<R: Read> Read for Counted<R> {
@@ -68,8 +78,13 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Starts to show progress. In a pipeline only the last stage draws a bar, for they share the
-/// terminal; lines come from every stage that was asked for them.
+/// Starts to show progress. Without a terminal, or in a pipeline where stdout
+/// is a pipe, there is no bar: the stages of a pipeline share one terminal, so
+/// only the last may draw. If `asked`, such stages print a line every 30
+/// seconds instead.
+///
+/// Returns at once. If the thread cannot be started, the run continues without
+/// progress.
 pub fn start(asked: bool) {
     let show: fn(Instant) = if io::stderr().is_terminal() && !stdout_is_pipe() {
         let style = ProgressStyle::with_template("{wide_bar} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -91,7 +106,7 @@ pub fn start(asked: bool) {
     });
 }
 
-/// Takes the bar away, before the last words.
+/// Removes the bar. Call it before the last messages of a run.
 pub fn stop() {
     if let Some(bar) = BAR.get() {
         bar.finish_and_clear();
@@ -103,6 +118,7 @@ fn stdout_is_pipe() -> bool {
     rustix::fs::fstat(stdout.as_fd()).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Fifo)
 }
 
+/// Updates the bar: by items if they are counted, otherwise by bytes.
 fn draw(started: Instant) {
     let Some(bar) = BAR.get() else { return };
     let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -117,6 +133,7 @@ fn draw(started: Instant) {
     bar.set_message(line(started));
 }
 
+/// The text beside the bar, or the whole line without one.
 fn line(started: Instant) -> String {
     let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let phase = *PHASE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_has_rates_and_what_is_left() {
+    fn the_line_has_rates_and_the_remaining_time() {
         let elapsed = Duration::from_secs(10);
         assert_eq!(describe(50, 2_000_000, 0, elapsed), "50 samples, 5/s, 200 kB/s");
         assert_eq!(describe(50, 2_000_000, 8_000_000, elapsed), "50 samples, 5/s, 200 kB/s, 25 %, 0:30 left");

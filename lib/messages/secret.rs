@@ -1,9 +1,13 @@
-//! Secrets that stand in URLs: user and password before the host, signatures and tokens in the query.
-//! What is told to people or written down has `***` in their place.
+//! Masks credentials in URLs: user and password before the host, and signatures
+//! and tokens in the query. Messages, reports and logs show `***` instead.
+//!
+//! The text need not be a URL: URLs are found inside of sentences, shell
+//! commands and JSON. Masking is by name and therefore not complete; a secret
+//! in the path of a URL is not recognized.
 
 use std::borrow::Cow;
 
-/// Names in a query whose values let whoever has them in.
+/// Query parameters whose value grants access, in lower case.
 const PARAMETERS: [&str; 14] = [
     "x-amz-credential",
     "x-amz-security-token",
@@ -21,16 +25,25 @@ const PARAMETERS: [&str; 14] = [
     "token",
 ];
 
-/// The text with all secrets of the URLs in it covered.
+/// Masks user information and the secret query parameters of every URL in
+/// `text`. Borrows the text if it contains no URL.
+///
+/// ```
+/// use tarpipe::messages::secret::mask;
+///
+/// assert_eq!(mask("GET https://me:pw@h/x?sig=abc&page=2"), "GET https://***@h/x?sig=***&page=2");
+/// ```
 pub fn mask(text: &str) -> Cow<'_, str> {
     cover(text, true)
 }
 
-/// The text with users and passwords of the URLs in it covered; queries, by which rows are known, stay.
+/// Masks only user information. Queries stay, because reports identify rows by
+/// their URL.
 pub fn mask_users(text: &str) -> Cow<'_, str> {
     cover(text, false)
 }
 
+/// Finds URLs by their `://` and masks each.
 fn cover(text: &str, queries: bool) -> Cow<'_, str> {
     if !text.contains("://") {
         return Cow::Borrowed(text);
@@ -45,12 +58,12 @@ fn cover(text: &str, queries: bool) -> Cow<'_, str> {
     Cow::Owned(out + rest)
 }
 
-/// What cannot be part of a URL in a sentence, a command or JSON.
+/// Characters that end a URL inside of a sentence, a command or JSON.
 fn ends_url(c: char) -> bool {
     c.is_whitespace() || c.is_control() || "\"'<>`".contains(c)
 }
 
-/// Appends a URL, from its host on.
+/// Appends a masked URL; `url` begins after the `://`.
 fn cover_url(url: &str, queries: bool, out: &mut String) {
     let path = url.find(['/', '?', '#']).unwrap_or(url.len());
     let (authority, rest) = url.split_at(path);
@@ -93,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_stays() {
+    fn other_text_is_unchanged() {
         for text in
             ["s3://bucket/a@b", "hf://datasets/o/n@refs/x.tar", "a@b://", "://", "http://h/?page=2&tokens=3", "ü"]
         {

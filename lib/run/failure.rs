@@ -1,4 +1,8 @@
-//! Why a sample is left out.
+//! Failures of single samples: a stable reason code for reports and scripts,
+//! and a message for people.
+//!
+//! Used by the tools that run commands on samples (tarproc, tarvideo). A
+//! failure costs one sample; errors that end the run are `anyhow::Error`.
 
 use std::fmt;
 use std::process::ExitStatus;
@@ -8,21 +12,26 @@ use rustix::io::Errno;
 
 const EXHAUSTED: &str = "exhausted";
 
-/// A stable reason code and the reason in words.
+/// Why a sample failed. The codes are part of the interface of the tools and do
+/// not change.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What reports and the summary count it under.
+    /// The reason code, such as `timeout`, under which reports and the summary
+    /// count the failure.
     pub code: &'static str,
     what: String,
 }
 
 impl Failure {
-    /// A failure that is counted under `code`.
+    /// A failure with this code and message.
     pub fn new(code: &'static str, what: impl Into<String>) -> Self {
         Failure { code, what: what.into() }
     }
 
-    /// A call of the system on our side of the work that failed.
+    /// A failed system call made for a sample; `doing` completes the sentence
+    /// "cannot …". The code says who can help: `disk_full`, `unreadable`,
+    /// `bad_name`, `exhausted` (see [`Failure::blames_machine`]), or `system`
+    /// for everything else.
     pub fn system(doing: &str, err: Errno) -> Self {
         let code = match err {
             Errno::NOSPC | Errno::DQUOT => "disk_full",
@@ -34,7 +43,8 @@ impl Failure {
         Failure::new(code, format!("cannot {doing}: {err}"))
     }
 
-    /// The same for calls that std makes.
+    /// The same as [`Failure::system`] for an error from the standard library;
+    /// its code is `system` if it does not come from the operating system.
     pub fn io(doing: &str, err: &std::io::Error) -> Self {
         match Errno::from_io_error(err) {
             Some(errno) => Failure::system(doing, errno),
@@ -42,18 +52,20 @@ impl Failure {
         }
     }
 
-    /// The reason in words.
+    /// The message, without the code.
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// Whether this machine has run out of processes, descriptors or memory. No sample is to blame for that, and the
-    /// next one would fail as well: the run ends.
+    /// Returns true if the machine ran out of processes, file descriptors or
+    /// memory. No sample is to blame for that, and the next one would fail too,
+    /// so the caller ends the run.
     pub fn blames_machine(&self) -> bool {
         self.code == EXHAUSTED
     }
 
-    /// Whether the command itself said that it failed, which `--on-error ignore` passes over.
+    /// Returns true if the command itself reported the failure, by its exit
+    /// status or by dying of a signal. `--on-error ignore` ignores only these.
     pub fn is_status(&self) -> bool {
         matches!(self.code, "exit_status" | "signal")
     }
@@ -65,7 +77,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A failure unless a command ended well.
+/// Turns the exit status of a command into a result: `exit_status` if it is not
+/// 0, `signal` if the command died of a signal.
 pub fn check(status: ExitStatus) -> Result<(), Failure> {
     let code = if status.code().is_some() { "exit_status" } else { "signal" };
     shell::check(status).map_err(|err| Failure::new(code, err.to_string()))

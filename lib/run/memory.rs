@@ -1,12 +1,15 @@
-//! One memory budget for everything that the workers of a process decode. Pictures and frames are far larger than
-//! their files, so a limit on the bytes of samples says nothing about them.
+//! A memory budget that the workers of a process share, for the buffers that
+//! they decode into. Images and frames are much larger than their files, so
+//! that a limit on the size of samples does not bound them.
 //!
-//! A job takes its share before it decodes and keeps the bytes of its result until they are written. Results are
-//! written in the order of the jobs, so shares are handed out in that order too ([`Turn`]): whoever holds one comes
-//! before whoever waits, gets written, and gives it back. A job never waits for a later one, and nothing deadlocks.
+//! A job takes its share before it decodes and keeps it until its result is
+//! written. Results are written in the order of the jobs; therefore shares are
+//! handed out in that order too ([`MemoryTurn`]). A job that holds a share
+//! comes before every job that waits, so it will be written and give its share
+//! back: no job ever waits for a later one, and there is no deadlock.
 //!
-//! What is counted are buffers. The allocator may keep freed ones of up to 32 MB for a thread; larger ones go back to
-//! the system at once.
+//! Only buffers are counted. The allocator may keep freed blocks of up to 32 MB
+//! per thread; larger ones are returned to the system at once.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,26 +18,39 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Resource, getrlimit};
 
-/// Assumed where the system does not say how much memory it has.
+/// Assumed if the system does not say how much memory it has.
 const UNKNOWN: u64 = 4 << 30;
 
-/// Bytes that all workers share.
-pub struct Budget {
+/// A number of bytes that all workers share.
+///
+/// ```
+/// use tarpipe::run::memory::MemoryBudget;
+///
+/// let budget = MemoryBudget::new(100);
+/// for (turn, size) in budget.turns([60, 50].into_iter()) {
+///     let mut share = turn.take(size); // waits until every earlier job has taken its share, and for room
+///     share.shrink_to(10); // the result is smaller than what decoding it needed
+/// } // dropping the share gives the rest back
+/// ```
+pub struct MemoryBudget {
     limit: u64,
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
     changed: Condvar,
 }
 
+/// Who has taken how much, and whose turn it is.
 #[derive(Default)]
-struct State {
+struct BudgetState {
     used: u64,
-    /// The job whose turn it is.
+    /// The number of the job whose turn it is.
     next: u64,
-    /// Later jobs that do not want a turn.
+    /// Later jobs that have given up their turn.
     passed: BTreeSet<u64>,
 }
 
-impl State {
+impl BudgetState {
+    /// Marks a turn as over. Turns may end in any order; the next one is the
+    /// first that has not.
     fn pass(&mut self, number: u64) {
         self.passed.insert(number);
         while self.passed.remove(&self.next) {
@@ -43,71 +59,79 @@ impl State {
     }
 }
 
-impl Budget {
-    /// A budget of `limit` bytes.
+impl MemoryBudget {
+    /// A budget of `limit` bytes, none of them taken.
     pub fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Budget { limit, state: Mutex::default(), changed: Condvar::new() })
+        Arc::new(MemoryBudget { limit, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// All of it. A job that needs more alone cannot be done, whatever else runs: the caller fails it.
+    /// The size of the whole budget. A job that alone needs more can never be
+    /// processed, whatever else runs: the caller has to fail it.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Waits for `bytes`, or for the whole budget if that is less. The holder must give them back without waiting for
-    /// any other job; otherwise use [`Turn::take`].
-    pub fn take(self: &Arc<Self>, bytes: u64) -> Held {
+    /// Blocks until `bytes` are free and takes them; a request for more than
+    /// the whole budget takes all of it. The holder must not wait for any other
+    /// job before it gives them back; jobs that do use [`MemoryTurn::take`].
+    pub fn take(self: &Arc<Self>, bytes: u64) -> MemoryShare {
         self.take_when(bytes, |_| true)
     }
 
-    /// Gives each job its turn, in their order.
-    pub fn turns<I: Iterator>(self: &Arc<Self>, jobs: I) -> impl Iterator<Item = (Turn, I::Item)> + use<I> {
+    /// Pairs each job with its turn, in order. Lazy: a job gets its number when
+    /// the iterator yields it, and every turn must be taken or dropped, or
+    /// later jobs wait forever.
+    pub fn turns<I: Iterator>(self: &Arc<Self>, jobs: I) -> impl Iterator<Item = (MemoryTurn, I::Item)> + use<I> {
         let budget = Arc::clone(self);
-        (0..).zip(jobs).map(move |(number, job)| (Turn { budget: Arc::clone(&budget), number }, job))
+        (0..).zip(jobs).map(move |(number, job)| (MemoryTurn { budget: Arc::clone(&budget), number }, job))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BudgetState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_when(self: &Arc<Self>, bytes: u64, may: impl Fn(&State) -> bool) -> Held {
+    /// Blocks until `may` allows it and there is room.
+    fn take_when(self: &Arc<Self>, bytes: u64, may: impl Fn(&BudgetState) -> bool) -> MemoryShare {
         let bytes = bytes.min(self.limit);
-        let wait = |state: &mut State| !may(state) || state.used + bytes > self.limit;
+        let wait = |state: &mut BudgetState| !may(state) || state.used + bytes > self.limit;
         let mut state = self.changed.wait_while(self.state(), wait).unwrap_or_else(PoisonError::into_inner);
         state.used += bytes;
-        Held { budget: Arc::clone(self), bytes }
+        MemoryShare { budget: Arc::clone(self), bytes }
     }
 }
 
-/// The right of one job to its share. Dropping it lets the next job have its turn.
-pub struct Turn {
-    budget: Arc<Budget>,
+/// The right of one job to take its share after all earlier jobs. Dropping it
+/// without taking a share lets the next job proceed.
+pub struct MemoryTurn {
+    budget: Arc<MemoryBudget>,
     number: u64,
 }
 
-impl Turn {
-    /// Waits until every earlier job has taken its share or passed, and then for `bytes`, or for the whole budget if
-    /// that is less.
-    pub fn take(self, bytes: u64) -> Held {
+impl MemoryTurn {
+    /// Blocks until every earlier job has taken its share or given up its turn,
+    /// and then until `bytes` are free; a request for more than the whole
+    /// budget takes all of it.
+    pub fn take(self, bytes: u64) -> MemoryShare {
         self.budget.take_when(bytes, |state| state.next == self.number)
     }
 }
 
-impl Drop for Turn {
+impl Drop for MemoryTurn {
     fn drop(&mut self) {
         self.budget.state().pass(self.number);
         self.budget.changed.notify_all();
     }
 }
 
-/// A share of the budget; given back when dropped.
-pub struct Held {
-    budget: Arc<Budget>,
+/// Bytes taken from a budget; dropping it gives them back.
+pub struct MemoryShare {
+    budget: Arc<MemoryBudget>,
     bytes: u64,
 }
 
-impl Held {
-    /// Gives back all but `bytes`, which may not be more than are held: a result larger than its share counts as that.
+impl MemoryShare {
+    /// Gives back all but `bytes`. A share never grows: if `bytes` is more than
+    /// it holds, nothing changes.
     pub fn shrink_to(&mut self, bytes: u64) {
         let extra = self.bytes.saturating_sub(bytes);
         self.bytes -= extra;
@@ -118,14 +142,16 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.shrink_to(0);
     }
 }
 
-/// The default budget: half of the memory that this process may use. That is the memory of the machine, or the limit of
-/// its cgroup (containers, Slurm, systemd), or its resource limit (ulimit), whichever is least.
+/// The default of `--memory`: half of the memory that this process may use.
+/// That is the least of the machine's memory, the limits of its cgroup
+/// (containers, Slurm, systemd) and its resource limits (`ulimit`); 4 GB are
+/// assumed if none of them is known. Reads a few small files.
 pub fn default_limit() -> u64 {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cgroup = cgroup_limit(Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"));
@@ -134,21 +160,26 @@ pub fn default_limit() -> u64 {
     known.min().unwrap_or(UNKNOWN) / 2
 }
 
-/// What a decoder of this PNG may allocate besides the pixels that it hands over: a few rows, and metadata. A colour
-/// profile is compressed, and one of a megabyte can inflate to a gigabyte before anybody knows the size of the picture.
+/// An upper bound of what a decoder may allocate for this PNG besides the
+/// pixels: a few rows, and metadata. Metadata is limited because a compressed
+/// colour profile of one megabyte can inflate to a gigabyte before the size of
+/// the image is known.
 pub fn png_overhead(bytes: &[u8]) -> u64 {
     const METADATA: u64 = 16 << 20;
     let width = bytes.get(16..).and_then(<[u8]>::first_chunk).map_or(0, |width| u32::from_be_bytes(*width));
     METADATA + 2 * (bytes.len() as u64 + 8 * u64::from(width))
 }
 
+/// The total in /proc/meminfo.
 fn machine_memory(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
 
-/// The least limit of the cgroups that `membership` (/proc/self/cgroup) names and of those above them, in either version.
-/// In a container the names may be those of the host, and only the root is there.
+/// The least memory limit of the cgroups listed in `membership`
+/// (/proc/self/cgroup) and of their parents, for version 1 and 2. In a
+/// container the paths may be those of the host, so that only the root can be
+/// found.
 fn cgroup_limit(root: &Path, membership: &str) -> Option<u64> {
     let limits = membership.lines().flat_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -174,11 +205,11 @@ mod tests {
 
     #[test]
     fn shares_are_handed_out_in_the_order_of_the_jobs() {
-        let budget = Budget::new(100);
-        let mut turns: Vec<Turn> = budget.turns(0..4).map(|(turn, _)| turn).collect();
+        let budget = MemoryBudget::new(100);
+        let mut turns: Vec<MemoryTurn> = budget.turns(0..4).map(|(turn, _)| turn).collect();
         let (last, third, second) = (turns.pop().unwrap(), turns.pop().unwrap(), turns.pop().unwrap());
         let (sender, order) = channel();
-        let wait = |name: &'static str, turn: Turn, bytes: u64| {
+        let wait = |name: &'static str, turn: MemoryTurn, bytes: u64| {
             let sender = sender.clone();
             std::thread::spawn(move || {
                 let held = turn.take(bytes);
@@ -205,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_share_beyond_the_budget_is_all_of_it_and_comes_back() {
-        let budget = Budget::new(100);
+        let budget = MemoryBudget::new(100);
         let held = budget.take(1000);
         let waiting = std::thread::spawn({
             let budget = Arc::clone(&budget);

@@ -1,4 +1,9 @@
-//! A decoder that panics on hostile data costs its item, not the run.
+//! Containment of panics in third-party decoders: hostile data costs one item,
+//! not the run.
+//!
+//! Image, parquet and arrow decoders are written in safe Rust, but may panic on
+//! malformed input. Their calls go through [`catch`]; panics anywhere else are
+//! bugs and are reported as such by the hook that `cli::main` sets.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -10,9 +15,10 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Keeps panics under guard from being told as bugs of ours; all others are told as before.
-/// Called before any work under guard; the first call counts.
-pub fn install() {
+/// Keeps panics inside of [`catch`] from being printed as bugs; all others are
+/// printed as before. Call it before the first [`catch`]; later calls do
+/// nothing.
+pub fn silence() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let tell = take_hook();
@@ -24,19 +30,31 @@ pub fn install() {
     });
 }
 
-/// Runs work on one item; None if it panics. What the work leaves half done must be overwritten
-/// by the next item, as buffers are.
-pub fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+/// Runs `work` and returns its result, or None if it panicked.
+///
+/// `work` may leave data that it was changing half done. The caller must
+/// overwrite such data before using it again, as is the case with buffers, or
+/// drop it.
+///
+/// ```
+/// use tarpipe::run::panics;
+///
+/// panics::silence();
+/// assert_eq!(panics::catch(|| "7".parse::<u8>().unwrap()), Some(7));
+/// assert_eq!(panics::catch(|| "x".parse::<u8>().unwrap()), None);
+/// ```
+pub fn catch<T>(work: impl FnOnce() -> T) -> Option<T> {
     let before = GUARDED.replace(true);
     let result = catch_unwind(AssertUnwindSafe(work));
     GUARDED.set(before);
     result.ok()
 }
 
-/// Runs a reader of a file that other people's code decodes: where that panics, the file is damaged.
-pub fn unless_damaged<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    install();
-    guarded(work).unwrap_or_else(|| bail!("the data is damaged: its decoder gave up on it"))
+/// Runs a decoder and turns a panic into an error that says that the data is
+/// damaged. Calls [`silence`] itself.
+pub fn or_damaged<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    silence();
+    catch(work).unwrap_or_else(|| bail!("the data is damaged: its decoder panicked"))
 }
 
 #[cfg(test)]
@@ -44,9 +62,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_no_result() {
-        install();
-        assert_eq!(guarded::<()>(|| panic!("on purpose")), None);
-        assert_eq!(guarded(|| 7), Some(7));
+    fn a_panic_gives_no_result() {
+        silence();
+        assert_eq!(catch::<()>(|| panic!("on purpose")), None);
+        assert_eq!(catch(|| 7), Some(7));
     }
 }

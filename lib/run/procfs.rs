@@ -1,41 +1,47 @@
-//! What `/proc` says about processes. Used to tell a live writer of a temporary file from a dead one, and to find
-//! the processes that a command started.
+//! Processes as `/proc` describes them. Used to tell whether the writer of a
+//! temporary file is alive ([`super::owner`]) and to find the processes that a
+//! command started.
 //!
-//! In a process namespace that still has the `/proc` of another one mounted, the numbers there are not ours: every
-//! function then finds nothing.
+//! If `/proc` is missing, or is that of another PID namespace, its process IDs
+//! are not ours; then every function here finds nothing. Nothing here fails:
+//! processes come and go while one looks.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::LazyLock;
 
-/// The kernel's flag for a process that is on its way out.
+/// The kernel's flag for a process that is exiting.
 const PF_EXITING: u64 = 4;
 /// The bit of SIGKILL in a mask of pending signals.
 const SIGKILL_BIT: u64 = 1 << 8;
 
-/// One process.
+/// A snapshot of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
-    /// Its number.
+    /// Process ID.
     pub pid: i32,
-    /// The number of its parent.
+    /// Process ID of its parent.
     pub parent: i32,
-    /// The number of its process group.
+    /// ID of its process group.
     pub group: i32,
-    /// When it began, in ticks since the machine started: with the number, it names the process for good.
+    /// When it started, in clock ticks since boot. Together with the process ID
+    /// it identifies the process.
     pub start: u64,
-    /// Whether it has ended, and only its parent has not taken notice yet.
+    /// Whether it is a zombie: it has ended, and its parent has not reaped it
+    /// yet.
     pub has_ended: bool,
     is_exiting: bool,
 }
 
 impl Process {
-    /// Whether this very process still runs, not another one that got its number.
+    /// Returns true if this very process still runs, not another one with the
+    /// same ID.
     pub fn is_alive(&self) -> bool {
         find(self.pid).is_some_and(|now| now.start == self.start && !now.has_ended)
     }
 
-    /// Whether it was killed and is about to be gone.
+    /// Returns true if it has been killed or is exiting, and will be gone in a
+    /// moment.
     pub fn is_dying(&self) -> bool {
         let is_pending = |line: &str| {
             let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"));
@@ -46,7 +52,7 @@ impl Process {
     }
 }
 
-/// Whether the numbers in `/proc` are those of our process namespace.
+/// Whether `/proc` belongs to our PID namespace.
 fn is_ours() -> bool {
     static OURS: LazyLock<bool> = LazyLock::new(|| {
         let own = fs::read_link("/proc/self").ok();
@@ -55,7 +61,7 @@ fn is_ours() -> bool {
     *OURS
 }
 
-/// The process with this number; None when there is none.
+/// Looks up a process by its ID.
 pub fn find(pid: i32) -> Option<Process> {
     if !is_ours() {
         return None;
@@ -63,13 +69,15 @@ pub fn find(pid: i32) -> Option<Process> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Ourselves; None where `/proc` is missing or belongs to another process namespace.
+/// This process; None if `/proc` is missing or belongs to another PID
+/// namespace.
 pub fn own() -> Option<Process> {
     find(std::process::id() as i32)
 }
 
+/// Parses /proc/PID/stat.
 fn parse(pid: i32, stat: &str) -> Option<Process> {
-    // The name in parentheses may hold anything, parentheses included.
+    // The name in parentheses may contain anything, parentheses included.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
     Some(Process {
@@ -82,14 +90,15 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
     })
 }
 
-/// Every process that we can see. Costs a read for each.
+/// Every visible process. Costs one read per process.
 fn all() -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| find(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
-/// The children of our main thread. Orphans that we adopt are among them; children that other threads started are
-/// not, so that the list is empty in most cases, and one short read says so.
+/// Process IDs of the children of our main thread. Adopted orphans are among
+/// them; children that other threads started are not. Usually the list is
+/// empty, which costs one short read.
 pub fn children_of_main() -> Vec<i32> {
     static LIST: LazyLock<Option<File>> = LazyLock::new(|| {
         let own = std::process::id();
@@ -100,7 +109,7 @@ pub fn children_of_main() -> Vec<i32> {
     match read.filter(|&n| n < list.len()) {
         Some(0) => Vec::new(),
         Some(n) => String::from_utf8_lossy(&list[..n]).split_whitespace().filter_map(|pid| pid.parse().ok()).collect(),
-        // A kernel without that file, no descriptor left for it, or a long list.
+        // The kernel lacks the file, no file descriptor was left for it, or the list is long.
         None => {
             let own = std::process::id() as i32;
             all().iter().filter(|process| process.parent == own).map(|process| process.pid).collect()
@@ -108,7 +117,8 @@ pub fn children_of_main() -> Vec<i32> {
     }
 }
 
-/// The value of a variable in the environment that a process was started with. None where we may not look.
+/// The value of an environment variable that a process was started with; None
+/// if it is not set or we are not allowed to look.
 pub fn variable(pid: i32, name: &str) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut variables = environment.split(|&byte| byte == 0);

@@ -1,5 +1,21 @@
-//! INT, TERM, HUP and USR1 (which engines send before they end a job): children are ended, temporary files removed, and the process dies of
-//! the signal, so that a shell sees 128+N and stops its loop.
+//! What happens when the process is ended by INT, TERM, HUP or USR1 (which
+//! batch systems send before they end a job).
+//!
+//! When one of them arrives,
+//!
+//! 1. the hook of [`on_signal`] is called, if there is one;
+//! 2. every registered child gets TERM, and KILL after the grace period, with
+//!    all processes that it started, as far as they can be found;
+//! 3. every registered path is removed;
+//! 4. the functions of [`on_clean_up`] are called, which abort uploads;
+//! 5. the process dies of the same signal, so that a shell sees the exit status
+//!    128+N and stops its loop.
+//!
+//! A run that fails goes through steps 2 to 4 as well ([`clean_up`]).
+//!
+//! This module keeps the list of what has to be cleaned up. Register children
+//! and paths when they are created, release them when they are gone. All
+//! functions can be called from any thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,12 +29,12 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_pr
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
-use crate::run::strays::{self, Mark};
+use crate::run::strays::{self, ChildMark};
 
 /// What must not outlive the process.
 struct Guarded {
     paths: BTreeSet<PathBuf>,
-    groups: BTreeMap<i32, Mark>,
+    groups: BTreeMap<i32, ChildMark>,
     ending: bool,
 }
 
@@ -34,10 +50,11 @@ fn guarded() -> MutexGuard<'static, Guarded> {
     GUARDED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Set by the handler itself, before any thread runs.
+/// Set by the signal handler itself, before any thread runs.
 static RECEIVED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Starts to listen. Called once, by `cli::main`.
+/// Starts the thread that handles signals. Called once, by `cli::main`; before
+/// that, signals have their default action.
 pub fn listen() -> io::Result<()> {
     for signal in SIGNALS {
         signal_hook::flag::register(signal, Arc::clone(&RECEIVED))?;
@@ -51,32 +68,39 @@ pub fn listen() -> io::Result<()> {
             }
             clean_up();
             if std::process::id() == 1 {
-                // The first process of a container is deaf to signals that have their default action.
+                // The first process of a container ignores signals that have their default action.
                 signal_hook::low_level::exit(128 + signal);
             }
-            // Does not return: the default action of all four is to end the process.
+            // Does not return: the default action of all four ends the process.
             _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     })?;
     Ok(())
 }
 
-/// Does not return once a signal has come: what fails then fails because children were ended,
-/// and the thread that cleans up decides the exit status.
-pub fn yield_to_signal() {
+/// Blocks forever if a signal has arrived. Call it before reporting a failure:
+/// errors after a signal are due to children being ended, and the thread that
+/// cleans up determines the exit status.
+pub fn park_if_signalled() {
     while RECEIVED.load(Ordering::SeqCst) {
         std::thread::park();
     }
 }
 
-/// Runs `hook`, which is told the signal, between it and the end, for a tool that has last words: a
-/// report of what is not done. It must return soon.
-pub fn before_end(hook: impl FnOnce(i32) + Send + 'static) {
+/// Has `hook` called with the number of the signal, before anything is cleaned
+/// up, for a tool that records what is not done yet. It must return soon. A
+/// later call replaces the hook; it is not called if the run fails without a
+/// signal.
+pub fn on_signal(hook: impl FnOnce(i32) + Send + 'static) {
     *HOOK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
 }
 
-/// Creates a temporary file or directory, removed when a signal ends the process. On every other way
-/// out its owner removes it. Does not return once the process is on its way out: nobody would remove it then.
+/// Runs `create` and registers `path` for removal if a signal ends the process
+/// or the run fails. In all other cases its owner removes it and calls
+/// [`release_path`].
+///
+/// Blocks forever once the clean-up has begun: nobody would remove the path any
+/// more. If `create` fails, nothing is registered.
 pub fn create_guarded<T>(path: &Path, create: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let mut guarded = guarded();
     if guarded.ending {
@@ -90,54 +114,59 @@ pub fn create_guarded<T>(path: &Path, create: impl FnOnce() -> io::Result<T>) ->
     Ok(created)
 }
 
-/// The path was removed or renamed.
+/// Unregisters a path that was removed or renamed.
 pub fn release_path(path: &Path) {
     guarded().paths.remove(path);
 }
 
-/// A child that leads a process group, ended when a signal ends the process. Of what leaves the group, nothing but such
-/// a signal ends it; [`crate::run::watched::spawn`] does more.
+/// Registers a child that leads a process group; it is killed if a signal ends
+/// the process or the run fails. Processes that leave the group are found and
+/// ended only then; [`crate::run::watched::spawn`] does more.
 pub fn guard_group(leader: u32) {
-    guard(leader, Mark::Feed(u64::MAX));
+    guard(leader, ChildMark::Feed(u64::MAX));
 }
 
-/// The same for a child that was marked before it was started.
-pub(crate) fn guard(leader: u32, mark: Mark) {
+/// The same for a child that was marked before it was started (see `strays`).
+/// If the clean-up has begun, the group is killed at once.
+pub(crate) fn guard(leader: u32, mark: ChildMark) {
     let mut guarded = guarded();
     guarded.groups.insert(leader as i32, mark);
     if guarded.ending {
-        end_group(leader, Signal::KILL);
+        signal_group(leader, Signal::KILL);
     }
 }
 
-/// The same for a process group that a guarded child, `parent`, has started: what leaves it belongs to that child.
+/// Registers a process group that a registered child, `parent`, has started.
+/// Processes that leave the group count as the child's.
 pub fn guard_within(parent: u32, leader: u32) {
-    guard(leader, mark_of(parent).unwrap_or(Mark::Feed(u64::MAX)));
+    guard(leader, mark_of(parent).unwrap_or(ChildMark::Feed(u64::MAX)));
 }
 
-/// The mark of a guarded child.
-pub(crate) fn mark_of(leader: u32) -> Option<Mark> {
+/// The mark of a registered child.
+pub(crate) fn mark_of(leader: u32) -> Option<ChildMark> {
     guarded().groups.get(&(leader as i32)).copied()
 }
 
-/// Every guarded child, by its number.
-pub(crate) fn groups() -> BTreeMap<i32, Mark> {
+/// All registered children, by process ID.
+pub(crate) fn groups() -> BTreeMap<i32, ChildMark> {
     guarded().groups.clone()
 }
 
-/// The child was waited for.
+/// Unregisters a child that has been reaped.
 pub fn release_group(leader: u32) {
     guarded().groups.remove(&(leader as i32));
 }
 
-/// Sends `signal` to a whole process group; one that is gone is no error.
-pub fn end_group(leader: u32, signal: Signal) {
+/// Sends `signal` to a process group. Does nothing if the group is gone.
+pub fn signal_group(leader: u32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(leader as i32) {
         _ = kill_process_group(pid, signal);
     }
 }
 
-/// Whether a process group has members. The kernel does not give its number out before it has none.
+/// Returns true if a process group still has members. Zombies that are our
+/// children are reaped first; those of other parents count as members. The
+/// kernel does not reuse the ID of a group that has members.
 pub fn has_members(leader: u32) -> bool {
     let Some(group) = Pid::from_raw(leader as i32) else { return false };
     let is_there = || test_kill_process_group(group).is_ok();
@@ -148,20 +177,21 @@ pub fn has_members(leader: u32) -> bool {
     is_there()
 }
 
-/// How long children may take to clean up after themselves.
+/// How long children have to clean up after TERM.
 static PATIENCE: Mutex<Duration> = Mutex::new(Duration::from_secs(1));
 
 fn patience() -> MutexGuard<'static, Duration> {
     PATIENCE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives children longer than a second to clean up, for a tool whose children are tools that have children.
-pub fn be_patient(time: Duration) {
+/// Sets how long children have between TERM and KILL; one second by default.
+/// For tools whose children are tools with children of their own.
+pub fn set_grace(time: Duration) {
     *patience() = time;
 }
 
-/// Whether the process is on its way out: children are being ended, paths removed. A thread that
-/// sees this starts nothing new.
+/// Returns true once the clean-up has begun. Threads that see this must not
+/// start anything new.
 pub fn is_ending() -> bool {
     guarded().ending
 }
@@ -173,26 +203,31 @@ fn at_end() -> AtEnd {
     AT_END.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has `end` called once by [`clean_up`], after children and paths: an upper layer drops there what only it knows.
-pub fn call_at_end(end: fn()) {
+/// Has `end` called once by [`clean_up`], after children and paths. This is how
+/// an upper layer (object stores) cleans up what only it knows about.
+pub fn on_clean_up(end: fn()) {
     at_end().push(end);
 }
 
-/// Ends every guarded child, removes every guarded path and aborts every upload. `cli::main` calls it for a run that
-/// fails, while other threads may still be at work. Nothing may be started afterwards.
+/// Ends every registered child (TERM, then KILL after the grace period),
+/// removes every registered path and calls what was registered with
+/// [`on_clean_up`]. Called for a run that was signalled or has failed, while
+/// other threads may still be working; nothing must be started afterwards.
+/// Takes up to the grace period, plus ten seconds if uploads have to be
+/// aborted.
 pub fn clean_up() {
     let (groups, paths) = {
         let mut guarded = guarded();
         guarded.ending = true;
         (guarded.groups.clone(), guarded.paths.clone())
     };
-    // What has left its group becomes our child when its parent ends.
+    // Processes that have left their group become our children when their parent ends.
     _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     for &leader in groups.keys() {
-        end_group(leader as u32, Signal::TERM);
+        signal_group(leader as u32, Signal::TERM);
     }
     let until = Instant::now() + *patience();
-    let mut asked = strays::Asked::default();
+    let mut asked = strays::AskedToEnd::default();
     loop {
         let left = strays::all();
         asked.ask(&left);
@@ -203,18 +238,18 @@ pub fn clean_up() {
         std::thread::sleep(Duration::from_millis(5));
     }
     for &leader in groups.keys() {
-        end_group(leader as u32, Signal::KILL);
+        signal_group(leader as u32, Signal::KILL);
     }
     strays::kill_all();
     paths.iter().for_each(|path| remove(path));
     at_end().drain(..).for_each(|end| end());
 }
 
-/// Removes a file or a whole directory. A thread that has not noticed the end yet may still put
-/// something into it, so it is tried more than once.
+/// Removes a file or a directory tree. A thread that has not noticed the end
+/// yet may still be creating files in it, so this is tried several times.
 fn remove(path: &Path) {
     for _ in 0..20 {
-        // An empty directory goes without a descriptor, of which there may be none left.
+        // Removing an empty directory needs no file descriptor, of which there may be none left.
         let removed = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir(path));
         let removed = removed.or_else(|_| std::fs::remove_dir_all(path));
         if removed.is_ok() || std::fs::symlink_metadata(path).is_err() {
@@ -222,6 +257,6 @@ fn remove(path: &Path) {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Threads that are on hold may have all descriptors; another process has its own.
+    // Parked threads may hold all file descriptors; another process has its own.
     _ = Command::new("sh").args(["-c", "rm -rf -- \"$1\" 2>/dev/null", "sh"]).arg(path).status();
 }

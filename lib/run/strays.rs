@@ -1,10 +1,13 @@
-//! Processes that commands started and that left their process group, as `setsid` and daemons do. A signal to the
-//! group does not reach them.
+//! Strays: processes that a command started and that have left its process
+//! group, as `setsid` and daemons do. A signal to the group does not reach
+//! them.
 //!
-//! Where we adopt orphans ([`crate::run::watched::adopt_orphans`]), a stray becomes our child when its parent ends, so that
-//! none is lost from sight. To which command it belongs is told by a variable in its environment, which every command
-//! is started with and hands down. A process that removed the variable belongs to the command that runs alone; where
-//! several run, it is ended with the last of them, or with us.
+//! After [`crate::run::watched::become_subreaper`], a stray becomes our child
+//! when its parent ends, so that none is lost. An environment variable, which
+//! every command is started with and hands down, tells which command it belongs
+//! to. A process that has removed the variable is attributed to the command if
+//! that is the only one running; if several are, it is ended with the last of
+//! them, or with us.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -17,32 +20,35 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group
 use crate::run::procfs::{self, Process};
 use crate::run::signals;
 
-/// Says by which command a process was started: `RUN.MARK`, after those of the runs that this one is part of.
+/// Identifies the command that started a process: `RUN.MARK`, appended to the
+/// marks of the runs that this run is part of.
 const VARIABLE: &str = "TARPIPE_COMMAND";
 
-/// How long we wait for the end of processes that were killed.
+/// How long to wait for killed processes to disappear.
 const LAST_MOMENTS: Duration = Duration::from_secs(2);
 
-/// Tells a command from others of this process.
+/// Identifies a command among those of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Mark {
-    /// A command that takes with it all it started.
+pub(crate) enum ChildMark {
+    /// A command whose strays are ended with it.
     Command(u64),
-    /// A command that feeds a source or takes a sink's bytes: what it leaves behind on purpose, such as a shared
-    /// connection, ends with us only when we fail or are ended.
+    /// A command that is a source or a sink. Processes that it leaves running
+    /// on purpose, such as a shared connection, are ended only if the run fails
+    /// or is signalled.
     Feed(u64),
 }
 
-impl std::fmt::Display for Mark {
+impl std::fmt::Display for ChildMark {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Mark::Command(number) => write!(f, "c{number}"),
-            Mark::Feed(number) => write!(f, "f{number}"),
+            ChildMark::Command(number) => write!(f, "c{number}"),
+            ChildMark::Feed(number) => write!(f, "f{number}"),
         }
     }
 }
 
-/// Held while a child is started and guarded: until then it looks like a stray.
+/// Held while a child is started and registered: until then it looks like a
+/// stray.
 pub(crate) fn spawning() -> RwLockReadGuard<'static, ()> {
     SPAWNING.read().unwrap_or_else(PoisonError::into_inner)
 }
@@ -51,17 +57,19 @@ static SPAWNING: RwLock<()> = RwLock::new(());
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Marks a command that is about to be started, and all it will start.
-pub(crate) fn mark_command(command: &mut Command) -> Mark {
-    mark(command, Mark::Command(NUMBER.fetch_add(1, Ordering::Relaxed)))
+/// Marks a command that is about to be started, and thereby everything that it
+/// will start.
+pub(crate) fn mark_command(command: &mut Command) -> ChildMark {
+    mark(command, ChildMark::Command(NUMBER.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// The same for [`Mark::Feed`].
-pub(crate) fn mark_feed(command: &mut Command) -> Mark {
-    mark(command, Mark::Feed(NUMBER.fetch_add(1, Ordering::Relaxed)))
+/// The same for [`ChildMark::Feed`].
+pub(crate) fn mark_feed(command: &mut Command) -> ChildMark {
+    mark(command, ChildMark::Feed(NUMBER.fetch_add(1, Ordering::Relaxed)))
 }
 
-fn mark(command: &mut Command, mark: Mark) -> Mark {
+/// Sets the variable, after the marks of outer runs, which look for their own.
+fn mark(command: &mut Command, mark: ChildMark) -> ChildMark {
     static OUTER: LazyLock<String> = LazyLock::new(|| match std::env::var(VARIABLE) {
         Ok(outer) if !outer.is_empty() => format!("{outer}:"),
         _ => String::new(),
@@ -70,7 +78,7 @@ fn mark(command: &mut Command, mark: Mark) -> Mark {
     mark
 }
 
-/// Tells our marks from those of other runs.
+/// Distinguishes our marks from those of other runs.
 fn run() -> &'static str {
     static RUN: LazyLock<String> = LazyLock::new(|| {
         let start = procfs::own().map_or(0, |own| own.start);
@@ -80,33 +88,35 @@ fn run() -> &'static str {
 }
 
 /// The mark that one of our commands handed down to a process.
-fn mark_of(pid: i32) -> Option<Mark> {
+fn mark_of(pid: i32) -> Option<ChildMark> {
     let value = procfs::variable(pid, VARIABLE)?;
     value.split(':').find_map(|part| {
         let mark = part.strip_prefix(run())?.strip_prefix('.')?;
         let number = mark.get(1..)?.parse().ok()?;
-        Some(if mark.starts_with('f') { Mark::Feed(number) } else { Mark::Command(number) })
+        Some(if mark.starts_with('f') { ChildMark::Feed(number) } else { ChildMark::Command(number) })
     })
 }
 
-/// Adopted processes of a command that has ended or is to end. Others that have ended are taken notice of on the way.
-/// Costs one short read where there are none.
-pub(crate) fn of(mark: Mark) -> Vec<Process> {
-    if matches!(mark, Mark::Feed(_)) || procfs::children_of_main().is_empty() {
+/// The adopted strays of a command that has ended or is being ended. Reaps
+/// zombies of any command on the way, and kills strays whose command is gone.
+/// Costs one short read if there are none.
+pub(crate) fn of(mark: ChildMark) -> Vec<Process> {
+    if matches!(mark, ChildMark::Feed(_)) || procfs::children_of_main().is_empty() {
         return Vec::new();
     }
     let _nothing_begins = SPAWNING.write().unwrap_or_else(PoisonError::into_inner);
     let groups = signals::groups();
-    let live: BTreeSet<Mark> = groups.values().copied().filter(|mark| matches!(mark, Mark::Command(_))).collect();
+    let live: BTreeSet<ChildMark> =
+        groups.values().copied().filter(|mark| matches!(mark, ChildMark::Command(_))).collect();
     let mut found = Vec::new();
     for process in adopted(&groups) {
         match mark_of(process.pid) {
             Some(theirs) if theirs == mark => found.push(process),
-            Some(Mark::Feed(_)) => {}
+            Some(ChildMark::Feed(_)) => {}
             Some(theirs) if live.contains(&theirs) => {}
-            // Its command was settled: it is dying, or was started while we looked.
+            // Its command was reaped: it is dying, or was started while we looked.
             Some(_) => end(&process, Signal::KILL),
-            // The first process of a container adopts what others started there.
+            // The first process of a container also adopts what others started there.
             None if live.iter().all(|other| *other == mark) && std::process::id() != 1 => found.push(process),
             None => {}
         }
@@ -115,10 +125,10 @@ pub(crate) fn of(mark: Mark) -> Vec<Process> {
 }
 
 /// Our children that are neither commands nor in the group of one.
-fn adopted(groups: &BTreeMap<i32, Mark>) -> Vec<Process> {
+fn adopted(groups: &BTreeMap<i32, ChildMark>) -> Vec<Process> {
     let Some(own) = procfs::own() else { return Vec::new() };
     let processes = procfs::children_of_main().into_iter().filter_map(procfs::find);
-    // Our own helpers are in our own group. In a container that may have no number there: it is 0.
+    // Our own helpers are in our own group, whose ID is 0 if it was created outside of the container.
     let is_known = |process: &Process| {
         process.group == own.group || groups.contains_key(&process.pid) || groups.contains_key(&process.group)
     };
@@ -130,7 +140,7 @@ fn adopted(groups: &BTreeMap<i32, Mark>) -> Vec<Process> {
     strays
 }
 
-/// Sends a signal to a stray and to the group that it is in.
+/// Sends a signal to a stray and to its process group.
 fn end(process: &Process, signal: Signal) {
     if let Some(group) = Pid::from_raw(process.group) {
         _ = kill_process_group(group, signal);
@@ -140,30 +150,32 @@ fn end(process: &Process, signal: Signal) {
     }
 }
 
-/// Ends the adopted processes of a command by force. Each that ends may leave others to us.
-pub(crate) fn kill(mark: Mark) {
+/// Kills the strays of a command. Each one that dies may leave others to us.
+pub(crate) fn kill(mark: ChildMark) {
     kill_while(|| of(mark));
 }
 
-/// Ends the adopted processes that no command can be blamed for any more, when the last command has ended.
+/// Kills the strays that cannot be attributed to a command, after the last
+/// command has ended.
 pub(crate) fn kill_rest() {
     let is_left = |process: &Process| match mark_of(process.pid) {
-        Some(mark) => matches!(mark, Mark::Command(_)),
+        Some(mark) => matches!(mark, ChildMark::Command(_)),
         None => std::process::id() != 1,
     };
     kill_while(|| all().into_iter().filter(is_left).collect());
 }
 
-/// Every adopted process, whatever its mark, for one that is on its way out.
+/// Every stray, whatever its mark, for a process that is ending.
 pub(crate) fn all() -> Vec<Process> {
     adopted(&signals::groups())
 }
 
-/// Ends every adopted process by force.
+/// Kills every stray.
 pub(crate) fn kill_all() {
     kill_while(all);
 }
 
+/// Kills until `left` finds nothing more, but for two seconds at most.
 fn kill_while(left: impl Fn() -> Vec<Process>) {
     let until = Instant::now() + LAST_MOMENTS;
     loop {
@@ -178,9 +190,9 @@ fn kill_while(left: impl Fn() -> Vec<Process>) {
 
 /// Sends TERM to processes, once to each.
 #[derive(Default)]
-pub(crate) struct Asked(BTreeSet<Process>);
+pub(crate) struct AskedToEnd(BTreeSet<Process>);
 
-impl Asked {
+impl AskedToEnd {
     pub(crate) fn ask(&mut self, processes: &[Process]) {
         for process in processes {
             if self.0.insert(*process) {

@@ -1,5 +1,35 @@
-//! A child that is watched with poll: its end, its pipes and the clock are waited for at once, and
-//! whatever it started ends with it. [`crate::run::shell`] is for those who only read or write.
+//! Child processes that are watched: one `poll` waits for their end, their
+//! pipes and a deadline at the same time, and everything that they started ends
+//! with them. Used by tarproc, tarvideo and shardrun.
+//!
+//! A command with a time limit, whose output is collected:
+//!
+//! ```
+//! use std::os::fd::AsFd;
+//! use std::process::{Command, Stdio};
+//! use std::time::{Duration, Instant};
+//! use tarpipe::run::watched;
+//!
+//! let (mut child, exit) = watched::spawn(Command::new("echo").arg("hello").stdout(Stdio::piped()))?;
+//! let (mut stdout, mut out) = (child.stdout.take(), Vec::new());
+//! let until = Instant::now() + Duration::from_secs(60);
+//! let mut in_time = true;
+//! while in_time && stdout.is_some() {
+//!     let pipe = stdout.as_ref().map(|pipe| pipe.as_fd());
+//!     let ready = watched::wait_ready(None, None, pipe, None, Some(until))?;
+//!     in_time = ready.stdout;
+//!     if in_time {
+//!         watched::read_available(&mut stdout, |bytes| out.extend_from_slice(bytes)).map_err(|err| anyhow::anyhow!("{err}"))?;
+//!     }
+//! }
+//! let status = watched::wait_or_terminate(&mut child, exit.as_fd(), !in_time)?;
+//! watched::reap_group(child.id(), Duration::ZERO);
+//! assert!(status.success() && out == b"hello\n");
+//! # anyhow::Ok(())
+//! ```
+//!
+//! For commands that are only read from or written to, [`crate::run::shell`] is
+//! simpler.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,26 +44,31 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use crate::run::failure::Failure;
 use crate::run::procfs::Process;
 use crate::run::signals;
-use crate::run::strays::{self, Mark};
+use crate::run::strays::{self, ChildMark};
 
-/// Between the request to end and the end by force.
+/// The grace period between TERM and KILL.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// How long we wait for the end of a process group that was killed.
+/// How long to wait for a killed process group to disappear.
 const DEATH: Duration = Duration::from_secs(2);
 
-/// How long we wait for a free process.
+/// How long to retry if the limit on processes is reached.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Starts a command in a process group of its own, which a signal to us ends too, with all that left the group where
-/// the kernel lets us find it. The descriptor becomes readable when the command ends.
+/// Starts a command in a process group of its own. The group ends with us, and
+/// so do processes that have left it, as far as the kernel lets us find them.
+/// The returned file descriptor becomes readable when the command ends.
+///
+/// If the limit on processes is reached, this is retried for two seconds,
+/// because other processes end. Blocks forever if the process is being ended.
+/// The caller must reap the child and call [`reap_group`].
 pub fn spawn(command: &mut Command) -> io::Result<(Child, OwnedFd)> {
     let mark = strays::mark_command(command.process_group(0));
     let mut child = spawn_patiently(command, mark)?;
     match exit_of(&child) {
         Ok(exit) => Ok((child, exit)),
         Err(err) => {
-            signals::end_group(child.id(), Signal::KILL);
+            signals::signal_group(child.id(), Signal::KILL);
             _ = child.wait();
             signals::release_group(child.id());
             Err(err)
@@ -41,7 +76,9 @@ pub fn spawn(command: &mut Command) -> io::Result<(Child, OwnedFd)> {
     }
 }
 
-/// A descriptor that becomes readable when a child ends.
+/// A file descriptor that becomes readable when the child ends: a pidfd, or a
+/// pipe fed by a thread before Linux 5.3. The child must not have been reaped
+/// yet.
 pub fn exit_of(child: &Child) -> io::Result<OwnedFd> {
     let pid = Pid::from_child(child);
     match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
@@ -50,7 +87,8 @@ pub fn exit_of(child: &Child) -> io::Result<OwnedFd> {
     }
 }
 
-/// The same before Linux 5.3: a thread waits, and a pipe is closed.
+/// The fallback before Linux 5.3: a thread waits for the child and closes a
+/// pipe.
 fn exit_by_thread(pid: Pid) -> io::Result<OwnedFd> {
     let (exit, held) = io::pipe()?;
     let wait = move || {
@@ -62,13 +100,13 @@ fn exit_by_thread(pid: Pid) -> io::Result<OwnedFd> {
     Ok(exit.into())
 }
 
-/// Others' processes end: one that cannot be started now may be in a moment.
-fn spawn_patiently(command: &mut Command, mark: Mark) -> io::Result<Child> {
+/// Retries while the limit on processes is reached.
+fn spawn_patiently(command: &mut Command, mark: ChildMark) -> io::Result<Child> {
     let until = Instant::now() + PATIENCE;
     loop {
         match spawn_marked(command, mark) {
             Err(err) if err.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
-                wait_if_ending();
+                park_if_ending();
                 std::thread::sleep(Duration::from_millis(50));
             }
             result => return result,
@@ -76,33 +114,35 @@ fn spawn_patiently(command: &mut Command, mark: Mark) -> io::Result<Child> {
     }
 }
 
-/// Starts and guards a command that has its mark.
-pub(crate) fn spawn_marked(command: &mut Command, mark: Mark) -> io::Result<Child> {
+/// Starts a marked command and registers it.
+pub(crate) fn spawn_marked(command: &mut Command, mark: ChildMark) -> io::Result<Child> {
     let _until_guarded = strays::spawning();
     command.spawn().inspect(|child| signals::guard(child.id(), mark))
 }
 
-/// Which of the things waited for have happened; none of them when the time is over.
+/// What [`wait_ready`] found. All false means that the deadline has passed.
 #[derive(Default, PartialEq, Eq)]
-pub struct Ready {
+pub struct ChildEvents {
     /// The process has ended.
     pub exit: bool,
-    /// There is room to write.
+    /// Its stdin accepts data, or has been closed.
     pub stdin: bool,
-    /// There is something to read, or the end.
+    /// Its stdout has data, or is at its end.
     pub stdout: bool,
-    /// The same.
+    /// Its stderr has data, or is at its end.
     pub stderr: bool,
 }
 
-/// Waits for the end of a process and for its pipes, those that are given.
+/// Blocks until the process ends, one of the given pipes is ready, or `until`
+/// has passed. Pipes and events that are None are not waited for; without a
+/// deadline it may block forever. Interrupted calls are restarted.
 pub fn wait_ready(
     exit: Option<BorrowedFd<'_>>,
     stdin: Option<BorrowedFd<'_>>,
     stdout: Option<BorrowedFd<'_>>,
     stderr: Option<BorrowedFd<'_>>,
     until: Option<Instant>,
-) -> Result<Ready, Errno> {
+) -> Result<ChildEvents, Errno> {
     let watched = [exit, stdin, stdout, stderr];
     let flags = |i| if i == 1 { PollFlags::OUT } else { PollFlags::IN };
     let given = watched.iter().enumerate().filter_map(|(i, fd)| fd.map(|fd| PollFd::from_borrowed_fd(fd, flags(i))));
@@ -118,16 +158,18 @@ pub fn wait_ready(
     }
     let mut events = fds.iter().map(|fd| !fd.revents().is_empty());
     let mut next = |fd: Option<BorrowedFd<'_>>| fd.is_some() && events.next().unwrap_or(false);
-    Ok(Ready { exit: next(exit), stdin: next(stdin), stdout: next(stdout), stderr: next(stderr) })
+    Ok(ChildEvents { exit: next(exit), stdin: next(stdin), stdout: next(stdout), stderr: next(stderr) })
 }
 
-/// Waits for one descriptor; false when the time is over first.
+/// Blocks until one descriptor is readable; false if `until` has passed first.
 pub fn wait_readable(fd: impl AsFd, until: Option<Instant>) -> io::Result<bool> {
     Ok(wait_ready(None, None, Some(fd.as_fd()), None, until)?.stdout)
 }
 
-/// Reads once and hands the bytes on; at the end of the pipe, closes it.
-pub fn take<P: AsFd>(pipe: &mut Option<P>, mut give: impl FnMut(&[u8])) -> Result<usize, Failure> {
+/// Reads once, up to 16 KB, from a pipe that is ready, and passes the bytes to
+/// `give`. At the end of the pipe, sets it to None. Returns the number of
+/// bytes; a pipe that is None gives 0.
+pub fn read_available<P: AsFd>(pipe: &mut Option<P>, mut give: impl FnMut(&[u8])) -> Result<usize, Failure> {
     let Some(open) = pipe else { return Ok(0) };
     let mut buf = [0; 16 * 1024];
     let n = rustix::io::retry_on_intr(|| rustix::io::read(&*open, &mut buf))
@@ -140,48 +182,57 @@ pub fn take<P: AsFd>(pipe: &mut Option<P>, mut give: impl FnMut(&[u8])) -> Resul
     Ok(n)
 }
 
-/// Waits for the end of a child, which is brought about if need be.
-pub fn end(child: &mut Child, exit: BorrowedFd<'_>, by_force: bool) -> io::Result<ExitStatus> {
+/// Reaps a child: waits for it to end by itself, or, if `by_force`, calls
+/// [`terminate`] with a grace period of 200 ms.
+pub fn wait_or_terminate(child: &mut Child, exit: BorrowedFd<'_>, by_force: bool) -> io::Result<ExitStatus> {
     if by_force { terminate(child, exit, LAST_WORDS) } else { child.wait() }
 }
 
-/// Asks a child and its group to end, and ends them by force when the child has not done so within `grace`. Its
-/// [`settle_asked`] is for the rest of the group.
+/// Sends TERM to the process group of a child, and KILL if the child has not
+/// ended within `grace`; then reaps the child. Follow it with
+/// [`reap_terminated_group`] for the rest of the group.
 pub fn terminate(child: &mut Child, exit: BorrowedFd<'_>, grace: Duration) -> io::Result<ExitStatus> {
-    signals::end_group(child.id(), Signal::TERM);
+    signals::signal_group(child.id(), Signal::TERM);
     let ready = wait_ready(Some(exit), None, None, None, Some(Instant::now() + grace));
     if !ready.is_ok_and(|ready| ready.exit) {
-        signals::end_group(child.id(), Signal::KILL);
+        signals::signal_group(child.id(), Signal::KILL);
     }
     child.wait()
 }
 
-/// Adopts what commands leave behind, so that [`settle`] finds it and sees its end. Without this a process that has
-/// ended stays in its group until another one takes notice, which in a container may be never, and one that left its
-/// group is out of sight.
-pub fn adopt_orphans() {
+/// Makes this process adopt the orphans of its commands, so that [`reap_group`]
+/// finds them. Otherwise zombies stay in their group until init reaps them,
+/// which in a container may never happen, and processes that left their group
+/// cannot be found. Call it once, at the start.
+pub fn become_subreaper() {
     _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Ends processes that left the group of their command and hide which command started them. For the end of a run that
-/// started several commands at a time; [`settle`] ends all others.
-pub fn end_orphans() {
+/// Kills processes that have left the group of their command and hide which
+/// command started them. Call it at the end of a run that started several
+/// commands at a time; [`reap_group`] kills all others.
+pub fn kill_orphans() {
     strays::kill_rest();
 }
 
-/// Lets what an ended command left behind, in its group or outside of it, end within `grace`, and then ends it; true
-/// when that was needed.
-pub fn settle(leader: u32, grace: Duration) -> bool {
-    settle_by(leader, grace, |_| ())
+/// Cleans up after a command that has ended: gives processes that it left
+/// behind, inside or outside of its group, `grace` to end, and then kills them.
+/// Returns true if that was necessary. Unregisters the group; blocks forever if
+/// the process is being ended.
+pub fn reap_group(leader: u32, grace: Duration) -> bool {
+    reap_group_by(leader, grace, |_| ())
 }
 
-/// The same after TERM was sent to the group of the command: what has left the group is asked to end, too.
-pub fn settle_asked(leader: u32, grace: Duration) -> bool {
-    let mut asked = strays::Asked::default();
-    settle_by(leader, grace, |left| asked.ask(left))
+/// The same after [`terminate`]: processes that have left the group, and so did
+/// not get its TERM, are sent one first.
+pub fn reap_terminated_group(leader: u32, grace: Duration) -> bool {
+    let mut asked = strays::AskedToEnd::default();
+    reap_group_by(leader, grace, |left| asked.ask(left))
 }
 
-fn settle_by(leader: u32, grace: Duration, mut see: impl FnMut(&[Process])) -> bool {
+/// Waits for the group and the strays of a command; `see` is shown the strays
+/// each time.
+fn reap_group_by(leader: u32, grace: Duration, mut see: impl FnMut(&[Process])) -> bool {
     let until = Instant::now() + grace;
     let mark = signals::mark_of(leader);
     let strays = || mark.map(strays::of).unwrap_or_default();
@@ -195,17 +246,17 @@ fn settle_by(leader: u32, grace: Duration, mut see: impl FnMut(&[Process])) -> b
         std::thread::sleep(Duration::from_millis(5));
     };
     if left {
-        end_rest(leader, mark);
+        kill_rest(leader, mark);
     }
     signals::release_group(leader);
-    wait_if_ending();
+    park_if_ending();
     left
 }
 
-/// Ends what is left by force, and waits for that: a process that is still dying when the next command settles would
-/// count against that one.
-fn end_rest(leader: u32, mark: Option<Mark>) {
-    signals::end_group(leader, Signal::KILL);
+/// Kills the rest of a group and waits for it to disappear: a process that is
+/// still dying would be blamed on the next command.
+fn kill_rest(leader: u32, mark: Option<ChildMark>) {
+    signals::signal_group(leader, Signal::KILL);
     let until = Instant::now() + DEATH;
     while signals::has_members(leader) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(2));
@@ -215,9 +266,11 @@ fn end_rest(leader: u32, mark: Option<Mark>) {
     }
 }
 
-/// When the process is on its way out, a thread that works on samples goes no further.
-pub fn wait_if_ending() {
-    signals::yield_to_signal();
+/// Blocks forever if the process is being ended, by a signal or after a
+/// failure. Threads that process samples call it before they start something or
+/// report a failure.
+pub fn park_if_ending() {
+    signals::park_if_signalled();
     while signals::is_ending() {
         std::thread::park();
     }

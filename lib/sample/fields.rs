@@ -1,43 +1,56 @@
-//! Fields: those of one sample, so that none stands twice; and how often each is there, in many.
+//! Fields of samples: a set that finds duplicates within one sample, and counts
+//! of fields over many samples. Both are bounded, whatever the input.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
-/// So many are looked at one by one, which is quicker than a hash; nearly all samples have fewer.
+/// Up to this many fields are compared one by one, which is faster than
+/// hashing; nearly all samples have fewer.
 const FEW: usize = 32;
 
-/// A sample has no more than these: what is kept of its fields takes 50 MB then.
+/// The maximum number of fields of a sample; the set takes 50 MB then.
 const MOST: usize = 1 << 20;
 
-/// So many are counted by name.
+/// The maximum number of distinct fields that are counted by name.
 const NAMED: usize = 10_000;
 
-/// The fields of a sample as they come. Loaders fold their case, so two that differ only there are one.
+/// The fields of one sample. Fields that differ only in (ASCII) case are
+/// duplicates, because loaders ignore the case.
+///
+/// ```
+/// use tarpipe::sample::fields::{FieldRefusal, FieldSet};
+///
+/// let mut fields = FieldSet::default();
+/// assert_eq!(fields.add("jpg"), Ok(()));
+/// assert_eq!(fields.add("JPG"), Err(FieldRefusal::Twice));
+/// ```
 #[derive(Default)]
-pub struct Fields {
+pub struct FieldSet {
     few: Vec<String>,
-    /// 128 bits of each once they are many, however long their names are.
+    /// A hash of 128 bits of each field, once there are many, however long
+    /// their names are.
     many: HashSet<[u64; 2]>,
     salt: RandomState,
 }
 
-/// Why a field is refused.
+/// Why a field is refused. `Display` completes the sentence "field jpg …".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The sample has it already.
+pub enum FieldRefusal {
+    /// The sample has this field already.
     Twice,
-    /// The sample has too many.
+    /// The sample has 2²⁰ fields already.
     TooMany,
 }
 
-impl Fields {
-    /// Takes in the next one.
-    pub fn add(&mut self, field: &str) -> Result<(), Refusal> {
+impl FieldSet {
+    /// Adds a field, unless it is a duplicate or there are too many. A refused
+    /// field does not change the set.
+    pub fn add(&mut self, field: &str) -> Result<(), FieldRefusal> {
         let folded = field.to_ascii_lowercase();
         if self.many.is_empty() && self.few.len() < FEW {
             if self.few.contains(&folded) {
-                return Err(Refusal::Twice);
+                return Err(FieldRefusal::Twice);
             }
             self.few.push(folded);
             return Ok(());
@@ -47,56 +60,57 @@ impl Fields {
         }
         let hash = hash(&self.salt, &folded);
         if self.many.contains(&hash) {
-            return Err(Refusal::Twice);
+            return Err(FieldRefusal::Twice);
         }
         if self.many.len() == MOST {
-            return Err(Refusal::TooMany);
+            return Err(FieldRefusal::TooMany);
         }
         self.many.insert(hash);
         Ok(())
     }
 
-    /// The next sample begins.
+    /// Empties the set for the next sample. Keeps its memory.
     pub fn clear(&mut self) {
         self.few.clear();
         self.many.clear();
     }
 }
 
+/// Two hashes with a secret key: nobody can construct fields that collide.
 fn hash(salt: &RandomState, field: &str) -> [u64; 2] {
     [salt.hash_one((0, field)), salt.hash_one((1, field))]
 }
 
-impl Refusal {
-    /// The stable reason code.
+impl FieldRefusal {
+    /// The stable reason code, `duplicate_field` or `too_many_fields`.
     pub fn code(self) -> &'static str {
         match self {
-            Refusal::Twice => "duplicate_field",
-            Refusal::TooMany => "too_many_fields",
+            FieldRefusal::Twice => "duplicate_field",
+            FieldRefusal::TooMany => "too_many_fields",
         }
     }
 }
 
-/// What follows the name of the field in a message.
-impl fmt::Display for Refusal {
+impl fmt::Display for FieldRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Twice => f.write_str("stands twice"),
-            Refusal::TooMany => write!(f, "is one too many: a sample has at most {MOST}"),
+            FieldRefusal::Twice => f.write_str("appears twice"),
+            FieldRefusal::TooMany => write!(f, "is too many: a sample can have at most {MOST} fields"),
         }
     }
 }
 
-/// How many members have which field. The first 10,000 names are kept: in a stream whose fields are all different,
-/// nothing grows.
+/// How many members have which field, case included. Only the first 10,000
+/// distinct fields are counted by name, so that a stream whose fields are all
+/// different needs constant memory.
 #[derive(Clone, Debug, Default)]
-pub struct Counts {
+pub struct FieldCounts {
     named: BTreeMap<String, u64>,
     others: u64,
 }
 
-impl Counts {
-    /// Another member with this field.
+impl FieldCounts {
+    /// Counts one member with this field.
     pub fn add(&mut self, field: &str) {
         if let Some(count) = self.named.get_mut(field) {
             *count += 1;
@@ -107,12 +121,14 @@ impl Counts {
         }
     }
 
-    /// The fields that are counted by name.
+    /// The fields that are counted by name, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.named.keys().map(String::as_str)
     }
 
-    /// Puts `fields` into an object, and `other_fields` where there are more than those.
+    /// Sets `fields` of a JSON object to the counts and, if there were more
+    /// than 10,000 fields, `other_fields` to the number of members with any
+    /// other field.
     pub fn put_into(&self, object: &mut serde_json::Value) {
         object["fields"] = serde_json::json!(self.named);
         if self.others > 0 {
@@ -126,12 +142,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_that_stands_twice_is_found_among_few_and_many() {
+    fn a_duplicate_field_is_found_among_few_and_many() {
         for count in [1, FEW - 1, FEW, FEW + 1, 5000] {
-            let mut fields = Fields::default();
+            let mut fields = FieldSet::default();
             (0..count).for_each(|i| assert_eq!(fields.add(&format!("f{i}.jpg")), Ok(()), "{count}"));
             for twice in [0, count / 2, count - 1] {
-                assert_eq!(fields.add(&format!("F{twice}.JPG")), Err(Refusal::Twice), "{count}: {twice}");
+                assert_eq!(fields.add(&format!("F{twice}.JPG")), Err(FieldRefusal::Twice), "{count}: {twice}");
             }
             assert_eq!(fields.add("new"), Ok(()));
             fields.clear();
@@ -140,15 +156,15 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_the_fields_of_a_sample() {
-        let mut fields = Fields::default();
+    fn the_number_of_fields_of_a_sample_is_limited() {
+        let mut fields = FieldSet::default();
         let refused = (0..).find_map(|i: usize| fields.add(&i.to_string()).err().map(|refusal| (i, refusal)));
-        assert_eq!(refused, Some((MOST, Refusal::TooMany)));
+        assert_eq!(refused, Some((MOST, FieldRefusal::TooMany)));
     }
 
     #[test]
-    fn only_so_many_fields_are_counted_by_name() {
-        let mut counts = Counts::default();
+    fn a_limited_number_of_fields_is_counted_by_name() {
+        let mut counts = FieldCounts::default();
         (0..NAMED + 5).for_each(|i| counts.add(&i.to_string()));
         counts.add("7");
         let mut object = serde_json::json!({});

@@ -1,21 +1,28 @@
-//! The name of a member: how it splits into key and field, and when it is no name of ours.
+//! Names of members: how they split into key and field, and which names cannot
+//! be part of a sample.
+//!
+//! The rule is WebDataset's, so that every loader groups members as we do.
+//! Names that could harm whoever extracts the archive (absolute paths, `..`,
+//! control characters) are refused.
 
 use std::fmt;
 
-/// Why a member with this name is left out.
+/// Why a member cannot be part of a sample. `Display` gives the reason as a
+/// sentence about the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// The base name starts with a dot.
+    /// The base name begins with a dot.
     DotFile,
     /// The base name has no dot, or nothing after it.
     NoField,
-    /// The path starts with a component such as `__meta__`, which loaders pass over.
+    /// The path begins with a component such as `__meta__`, which loaders
+    /// ignore.
     Metadata,
     /// The path is absolute.
     Absolute,
-    /// The path has a component `..`.
+    /// The path contains a component `..`.
     Parent,
-    /// The path holds a control character: a newline, a NUL.
+    /// The path contains a control character, such as a newline or NUL.
     Control,
     /// The path is not UTF-8.
     NotUtf8,
@@ -35,8 +42,9 @@ impl Unfit {
         }
     }
 
-    /// Whether the member was never meant to be part of a sample. Otherwise it is hostile or
-    /// damaged, and leaving it out is a failure.
+    /// Returns true if the member was never meant to be part of a sample, so
+    /// that it is dropped. Otherwise it is hostile or damaged, and counts as
+    /// failed.
     pub fn is_harmless(self) -> bool {
         matches!(self, Unfit::DotFile | Unfit::NoField | Unfit::Metadata)
     }
@@ -45,18 +53,32 @@ impl Unfit {
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unfit::DotFile => "its base name starts with a dot",
+            Unfit::DotFile => "its base name begins with a dot",
             Unfit::NoField => "its base name has no field after a dot",
             Unfit::Metadata => "it is metadata",
             Unfit::Absolute => "its path is absolute",
-            Unfit::Parent => "its path leads out through '..'",
-            Unfit::Control => "its path holds a control character",
+            Unfit::Parent => "its path contains '..'",
+            Unfit::Control => "its path contains a control character",
             Unfit::NotUtf8 => "its path is not UTF-8",
         })
     }
 }
 
-/// Splits `a/b.c.jpg` into key `a/b` and field `c.jpg`: WebDataset's rule.
+/// Splits the name of a member into key and field, at the first dot of the base
+/// name. Borrows from `path`.
+///
+/// # Errors
+///
+/// The reason why a member of this name cannot be part of a sample.
+///
+/// ```
+/// use tarpipe::sample::member_name::{Unfit, split};
+///
+/// assert_eq!(split(b"train/cat.1.jpg"), Ok(("train/cat", "1.jpg")));
+/// assert_eq!(split(b"v1.2/cat.jpg"), Ok(("v1.2/cat", "jpg")));
+/// assert_eq!(split(b"train/README"), Err(Unfit::NoField));
+/// assert_eq!(split(b"../cat.jpg"), Err(Unfit::Parent));
+/// ```
 pub fn split(path: &[u8]) -> Result<(&str, &str), Unfit> {
     let path = std::str::from_utf8(path).map_err(|_| Unfit::NotUtf8)?;
     check(path)?;
@@ -69,7 +91,9 @@ pub fn split(path: &[u8]) -> Result<(&str, &str), Unfit> {
     }
 }
 
-/// Whether `key` can be the key of a sample: members named after it must split back into it.
+/// Checks that `key` can be the key of a sample: a member named `KEY.field`
+/// must split back into it. Keys that are empty or have a dot in their base
+/// name are refused, besides those that [`split`] refuses.
 pub fn check_key(key: &str) -> Result<(), Unfit> {
     match split(format!("{key}.x").as_bytes())? {
         (same, "x") if same == key => Ok(()),
@@ -77,6 +101,7 @@ pub fn check_key(key: &str) -> Result<(), Unfit> {
     }
 }
 
+/// Refuses names that are unsafe or reserved, whatever their key and field.
 fn check(path: &str) -> Result<(), Unfit> {
     if path.bytes().any(|b| b.is_ascii_control()) {
         Err(Unfit::Control)
@@ -91,6 +116,7 @@ fn check(path: &str) -> Result<(), Unfit> {
     }
 }
 
+/// WebDataset's rule for names such as `__meta__`.
 fn is_metadata(component: &str) -> bool {
     component.len() >= 4 && component.starts_with("__") && component.ends_with("__")
 }
@@ -108,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_member_of_a_sample_says_why() {
+    fn unfit_names_give_a_reason() {
         let cases: [(&[u8], Unfit); 11] = [
             (b"a/.hidden.jpg", Unfit::DotFile),
             (b"a/README", Unfit::NoField),
@@ -128,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_must_come_back_out_of_its_members_names() {
+    fn a_key_must_survive_splitting() {
         assert_eq!(check_key("a/b"), Ok(()));
         for bad in ["", "a.b", "a/", "/a", "../a", "a\nb", "__a__/b"] {
             assert!(check_key(bad).is_err(), "{bad:?}");

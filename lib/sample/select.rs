@@ -1,4 +1,10 @@
-//! Which samples an expression takes: `--select`, alike in every tool that has it.
+//! `--select EXPRESSION`: which samples to keep, with the same semantics in
+//! every tool that has the flag.
+//!
+//! Variables of the expression are `key`, `fields` (a list of names), `sample`
+//! (a map of all fields) and each field by its own name. Fields that end in
+//! `json` are parsed; all others are text. Only what the expression refers to
+//! is converted.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,7 +16,21 @@ use crate::value::expression::{Expression, Value, from_json};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value as Json};
 
-/// An expression over the key and the fields of a sample.
+/// A compiled `--select` expression. Cheap to clone, and can be used from
+/// several threads.
+///
+/// ```
+/// use tarpipe::sample::select::Select;
+/// use tarpipe::sample::{Member, Sample};
+/// use tarpipe::tally::SharedTally;
+///
+/// let select: Select = "json.width >= 256 && 'jpg' in fields".parse()?;
+/// let members = vec![Member::new("jpg", vec![]), Member::new("json", br#"{"width": 300}"#.to_vec())];
+/// let cat = Sample { key: "cat".into(), mtime: 0, source: "stdin".into(), members };
+/// let tally = SharedTally::default();
+/// assert!(select.takes(&cat, &tally));
+/// # anyhow::Ok(())
+/// ```
 #[derive(Clone)]
 pub struct Select(Arc<Expression>);
 
@@ -23,8 +43,9 @@ impl FromStr for Select {
 }
 
 impl Select {
-    /// Whether the expression holds. A sample for which it cannot be worked out fails as
-    /// `select`.
+    /// Evaluates the expression for a sample. If that fails, because a field is
+    /// missing or not JSON, the sample is counted as failed with the code
+    /// `select`, the reason is reported with `-v`, and the result is false.
     pub fn takes(&self, sample: &Sample, tally: &SharedTally) -> bool {
         self.decide(sample).unwrap_or_else(|err| {
             messages::detail(&format!("{}: {}: left out: {err:#}", sample.source, sample.key));
@@ -33,6 +54,7 @@ impl Select {
         })
     }
 
+    /// Provides the variables that the expression refers to and evaluates it.
     fn decide(&self, sample: &Sample) -> Result<bool> {
         let mut variables = Vec::new();
         for name in self.0.variables() {
@@ -57,7 +79,7 @@ fn whole(sample: &Sample) -> Result<Json> {
     Ok(Json::Object(fields.collect::<Result<Map<String, Json>>>()?))
 }
 
-/// JSON fields as values, others as text; bytes that are no text lose what is not.
+/// JSON fields as values, others as text, with invalid UTF-8 replaced.
 fn value(member: &Member) -> Result<Json> {
     if member.field == "json" || member.field.ends_with(".json") {
         return serde_json::from_slice(&member.data).with_context(|| format!("field {}", member.field));

@@ -1,94 +1,131 @@
-//! Samples off one archive: members grouped by key, in order, without reading ahead of
-//! what is asked for.
+//! Reads samples from an archive: members are grouped by key, in order, without
+//! reading ahead.
 
 use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 
-use crate::archive::{Entry, Fault, Kind, Reader, Writer};
+use crate::archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, EntryKind, Fault};
 use crate::location;
 use crate::messages;
-use crate::sample::fields::Fields;
+use crate::sample::fields::FieldSet;
 use crate::sample::member_name;
 use crate::sample::{Member, Sample};
 use crate::source;
 use crate::tally::Tally;
 
-/// So many bytes of headers are not counted against the limit of a sample.
+/// This many bytes of headers do not count towards the size limit of a sample.
 const HEADERS: u64 = 1 << 20;
 
-/// The head of a sample: what is known before its data is read.
+/// What is known of a sample before its data is read.
 #[derive(Clone, Debug)]
-pub struct Head {
+pub struct SampleHead {
     /// The key that its members share.
     pub key: String,
-    /// Where its first member's header stands in the stream.
+    /// The offset of its first header in the stream.
     pub offset: u64,
     /// Modification time of its first member.
     pub mtime: u64,
 }
 
-/// The samples of one archive. After [`Stream::next`] the sample is read by one of
-/// [`Stream::load`], [`Stream::copy`], [`Stream::look`], [`Stream::visit`] or [`Stream::pass`]; if by none, it is skipped.
-pub struct Stream {
+/// The samples of one archive, or of several concatenated ones.
+///
+/// Call [`SampleStream::next`] for the head of a sample, and then one of five
+/// methods to consume it: [`load`](SampleStream::load) it into memory,
+/// [`copy`](SampleStream::copy) it to another archive,
+/// [`inspect`](SampleStream::inspect) some of its fields, look at its
+/// [`headers`](SampleStream::headers), or [`skip`](SampleStream::skip) it. A
+/// sample that is not consumed is skipped by the next call of `next`, without
+/// checking for duplicate fields.
+///
+/// Members that do not belong to any sample are left out: counted in the
+/// [`Tally`] and reported with `-v`, or to an [`Observer`]. A damaged archive
+/// or a duplicate field is an error, with the stream's name as context and a
+/// [`Fault`] as its cause; the stream must not be used any further then.
+///
+/// ```
+/// use std::io::Cursor;
+/// use tarpipe::archive::{ArchiveReader, ArchiveWriter};
+/// use tarpipe::sample::stream::SampleStream;
+///
+/// let mut writer = ArchiveWriter::new(Vec::new());
+/// for name in ["cat.txt", "cat.json", "dog.txt"] {
+///     writer.new_header(name, 0, 0)?;
+/// }
+/// let input = Box::new(Cursor::new(writer.finish()?));
+/// let mut stream = SampleStream::new("pets.tar", ArchiveReader::new(input, false));
+/// let mut fields = Vec::new();
+/// while let Some(head) = stream.next()? {
+///     let sample = stream.load(head, 1 << 20)?.expect("smaller than a megabyte");
+///     fields.push((sample.key, sample.members.len()));
+/// }
+/// assert_eq!(fields, [("cat".to_owned(), 2), ("dog".to_owned(), 1)]);
+/// # anyhow::Ok(())
+/// ```
+pub struct SampleStream {
     name: Arc<str>,
-    reader: Reader,
-    /// The member whose data stands next in the reader: the first of a sample.
-    pending: Option<(Entry, String, String)>,
-    /// Those seen in the current sample.
-    fields: Fields,
+    reader: ArchiveReader,
+    /// A member whose data has not been read yet: the first of the next sample.
+    pending: Option<(ArchiveEntry, String, String)>,
+    /// The fields seen in the current sample.
+    fields: FieldSet,
     key: String,
     tally: Tally,
     observer: Option<Observer>,
 }
 
-/// Is told of every member that is left out.
+/// A callback for every member that is left out.
 pub type Observer = Box<dyn FnMut(&LeftOut<'_>) + Send>;
 
-/// A member that is no part of any sample.
+/// A member that does not belong to any sample.
 pub struct LeftOut<'a> {
     /// Its header.
-    pub entry: &'a Entry,
+    pub entry: &'a ArchiveEntry,
     /// The reason code.
     pub code: &'static str,
     /// The reason in words.
     pub why: &'a str,
-    /// Whether it was never meant to be part of a sample.
+    /// Whether it was never meant to be part of a sample, and so counts as
+    /// dropped, not failed.
     pub harmless: bool,
 }
 
-/// A member on its way past.
-pub struct Passing<'a> {
-    /// What follows the key and the dot in its name.
+/// A member of the current sample, while it is being consumed.
+pub struct MemberView<'a> {
+    /// Its field.
     pub field: &'a str,
     /// Its header.
-    pub entry: &'a Entry,
-    /// Where its data stands: in the output for [`Stream::copy`], in the input for the others.
+    pub entry: &'a ArchiveEntry,
+    /// The offset of its data: in the output for [`SampleStream::copy`], in the
+    /// input otherwise.
     pub data_offset: u64,
 }
 
-impl Stream {
-    /// Opens a source, decompressed, as a stream of samples.
+impl SampleStream {
+    /// Opens a source, decompressed, as a stream of samples. `ignore_eof` is as
+    /// in [`ArchiveReader::new`]. Errors contain the name.
     pub fn open(name: &str, ignore_eof: bool) -> Result<Self> {
         let input = source::open(name).map_err(|err| err.context(location::display(name)))?;
-        Ok(Stream::new(name, Reader::new(input, ignore_eof)))
+        Ok(SampleStream::new(name, ArchiveReader::new(input, ignore_eof)))
     }
 
-    /// The samples of an archive; `name` is what messages call it.
-    pub fn new(name: &str, reader: Reader) -> Self {
-        Stream {
+    /// The samples of an archive; `name` is what messages call it, after
+    /// secrets are masked.
+    pub fn new(name: &str, reader: ArchiveReader) -> Self {
+        SampleStream {
             name: location::display(name).into(),
             reader,
             pending: None,
-            fields: Fields::default(),
+            fields: FieldSet::default(),
             key: String::new(),
             tally: Tally::default(),
             observer: None,
         }
     }
 
-    /// Has `observer` told of what is left out, besides the count.
+    /// Has `observer` called for members that are left out, instead of
+    /// reporting them with `-v`. They are counted as well.
     pub fn observe(&mut self, observer: Observer) {
         self.observer = Some(observer);
     }
@@ -98,24 +135,25 @@ impl Stream {
         &self.name
     }
 
-    /// The key of the current sample; empty when it has been read.
+    /// The key of the current sample; empty once it has been consumed.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// What was left out so far.
+    /// What was left out so far. Samples are not counted here.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Bytes read so far.
+    /// The number of bytes read so far.
     pub fn offset(&self) -> u64 {
         self.reader.offset()
     }
 
-    /// The next sample's head; None after the last.
+    /// Moves on to the next sample and returns its head; None after the last.
+    /// Reads past what is left of the current sample.
     #[allow(clippy::should_implement_trait, reason = "it can fail, and lends the stream to the sample")]
-    pub fn next(&mut self) -> Result<Option<Head>> {
+    pub fn next(&mut self) -> Result<Option<SampleHead>> {
         while self.next_member()?.is_some() {}
         if self.pending.is_none() {
             self.pending = self.next_fit()?;
@@ -123,20 +161,22 @@ impl Stream {
         self.fields.clear();
         Ok(self.pending.as_ref().map(|(entry, key, _)| {
             self.key.clone_from(key);
-            Head { key: key.clone(), offset: entry.offset, mtime: entry.mtime }
+            SampleHead { key: key.clone(), offset: entry.offset, mtime: entry.mtime }
         }))
     }
 
-    /// Reads the current sample into memory; None, read past and counted as `too_large`, when
-    /// its data, or its headers, have more than `limit` bytes.
-    pub fn load(&mut self, head: Head, limit: u64) -> Result<Option<Sample>> {
+    /// Reads the current sample into memory. Returns None if its data, or its
+    /// headers, have more than `limit` bytes; the sample is then counted as
+    /// `too_large` and skipped. Never holds more than about `limit` bytes of
+    /// data, or 1 MB of headers if that is more.
+    pub fn load(&mut self, head: SampleHead, limit: u64) -> Result<Option<Sample>> {
         let source = Arc::clone(&self.name);
         let mut sample = Sample { key: head.key, mtime: head.mtime, source, members: Vec::new() };
         let (mut total, mut headers) = (0, 0);
         while let Some((entry, field)) = self.next_member()? {
             self.refuse_field(&entry, &field)?;
-            total = u64::saturating_add(total, entry.size); // a claim, not yet backed by bytes
-            headers += entry.header.len() as u64; // they are held too, and empty members have nothing else
+            total = u64::saturating_add(total, entry.size); // announced, not verified yet
+            headers += entry.header.len() as u64; // held too, and all that empty members have
             if total > limit || headers > limit.max(HEADERS) {
                 self.tally.fail("too_large");
                 messages::detail(&format!("{}: {}: larger than {limit} bytes", self.name, sample.key));
@@ -149,8 +189,10 @@ impl Stream {
         Ok(Some(sample))
     }
 
-    /// Passes the current sample on to `out` without holding it.
-    pub fn copy<W: Write>(&mut self, out: &mut Writer<W>, mut each: impl FnMut(Passing<'_>)) -> Result<()> {
+    /// Copies the current sample to `out` without holding it in memory. `each`
+    /// is called for every member after its header was written. Headers are
+    /// copied unchanged if they are self-contained.
+    pub fn copy<W: Write>(&mut self, out: &mut ArchiveWriter<W>, mut each: impl FnMut(MemberView<'_>)) -> Result<()> {
         while let Some((entry, field)) = self.next_member()? {
             self.refuse_field(&entry, &field)?;
             if entry.header.is_empty() {
@@ -158,7 +200,7 @@ impl Stream {
             } else {
                 out.raw_header(&entry.header)?;
             }
-            each(Passing { field: &field, entry: &entry, data_offset: out.offset() });
+            each(MemberView { field: &field, entry: &entry, data_offset: out.offset() });
             self.reader.copy_data(out).map_err(|err| match err.downcast::<Fault>() {
                 Ok(fault) => self.broken(fault),
                 Err(err) => err,
@@ -167,16 +209,16 @@ impl Stream {
         Ok(())
     }
 
-    /// Reads past the current sample, shows each member, and hands over the data of those that
-    /// `wants` picks.
-    pub fn look(
+    /// Reads the current sample and calls `each` for every member, with the
+    /// data of those for which `wants` returns true; the others are skipped.
+    pub fn inspect(
         &mut self,
-        mut wants: impl FnMut(&Passing<'_>) -> bool,
-        mut each: impl FnMut(&Passing<'_>, Option<Vec<u8>>),
+        mut wants: impl FnMut(&MemberView<'_>) -> bool,
+        mut each: impl FnMut(&MemberView<'_>, Option<Vec<u8>>),
     ) -> Result<()> {
         while let Some((entry, field)) = self.next_member()? {
             self.refuse_field(&entry, &field)?;
-            let member = Passing { field: &field, entry: &entry, data_offset: self.reader.offset() };
+            let member = MemberView { field: &field, entry: &entry, data_offset: self.reader.offset() };
             let data = match wants(&member) {
                 true => Some(self.reader.read_data().map_err(|fault| self.broken(fault))?),
                 false => None,
@@ -186,22 +228,24 @@ impl Stream {
         Ok(())
     }
 
-    /// Reads past the current sample and shows each member's header. Unlike the others it
-    /// lets a field stand twice: whoever only looks can say so better.
-    pub fn visit(&mut self, mut each: impl FnMut(Passing<'_>)) -> Result<()> {
+    /// Calls `each` with the header of every member of the current sample and
+    /// skips the data. Unlike the other methods it accepts duplicate fields, so
+    /// that the caller (tarcheck) can report them itself.
+    pub fn headers(&mut self, mut each: impl FnMut(MemberView<'_>)) -> Result<()> {
         while let Some((entry, field)) = self.next_member()? {
-            each(Passing { field: &field, entry: &entry, data_offset: self.reader.offset() });
+            each(MemberView { field: &field, entry: &entry, data_offset: self.reader.offset() });
         }
         Ok(())
     }
 
-    /// Reads past the current sample and refuses in it what loading would: a field that stands twice.
-    pub fn pass(&mut self) -> Result<()> {
-        self.look(|_| false, |_, _| {})
+    /// Skips the current sample, but fails if it has a duplicate field, as
+    /// loading it would.
+    pub fn skip(&mut self) -> Result<()> {
+        self.inspect(|_| false, |_, _| {})
     }
 
     /// The next member of the current sample.
-    fn next_member(&mut self) -> Result<Option<(Entry, String)>> {
+    fn next_member(&mut self) -> Result<Option<(ArchiveEntry, String)>> {
         if self.pending.is_none() && !self.key.is_empty() {
             self.pending = self.next_fit()?;
         }
@@ -215,13 +259,13 @@ impl Stream {
         }
     }
 
-    /// The next member that is part of a sample.
-    fn next_fit(&mut self) -> Result<Option<(Entry, String, String)>> {
+    /// The next member that belongs to a sample.
+    fn next_fit(&mut self) -> Result<Option<(ArchiveEntry, String, String)>> {
         loop {
             let Some(entry) = self.reader.next_entry().map_err(|fault| self.broken(fault))? else {
                 return Ok(None);
             };
-            if entry.kind != Kind::File {
+            if entry.kind != EntryKind::File {
                 let code = entry.kind.code();
                 self.leave_out(&LeftOut { entry: &entry, code, why: "it is not a regular file", harmless: true });
                 continue;
@@ -239,6 +283,7 @@ impl Stream {
         }
     }
 
+    /// Counts a member that is left out, and reports it.
     fn leave_out(&mut self, left_out: &LeftOut<'_>) {
         let LeftOut { entry, code, why, harmless } = left_out;
         if *harmless {
@@ -255,13 +300,14 @@ impl Stream {
         }
     }
 
-    /// An error when a sample cannot have this field too.
-    fn refuse_field(&mut self, entry: &Entry, field: &str) -> Result<()> {
+    /// Fails if the sample cannot have this field as well.
+    fn refuse_field(&mut self, entry: &ArchiveEntry, field: &str) -> Result<()> {
         let Err(refusal) = self.fields.add(field) else { return Ok(()) };
         let what = format!("sample {}: field {field} {refusal}", self.key);
         Err(self.broken(Fault { offset: entry.offset, code: refusal.code(), what }))
     }
 
+    /// A fault as an error, with the stream's name.
     fn broken(&self, fault: Fault) -> anyhow::Error {
         anyhow!(fault).context(Arc::clone(&self.name))
     }

@@ -1,26 +1,28 @@
-//! Names of open descriptors: `/dev/stdout`, `/dev/fd/3`, `/proc/self/fd/3`, and links to them. They are written to, never
-//! replaced: what they lead to may have no name any more, and then the link itself would be what a rename hits.
+//! Names of open file descriptors: `/dev/stdout`, `/dev/fd/3`,
+//! `/proc/self/fd/3`, and links to them. They are written to directly and never
+//! replaced: the file may not have a name any more, and renaming would replace
+//! the link itself.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Links that are followed before a name is taken for a loop.
+/// The number of links that are followed before a name is considered a loop.
 const LINKS: usize = 40;
 
-/// An open descriptor by its name.
+/// A file descriptor that is given by name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Descriptor {
     /// Our own stdout.
     Stdout,
-    /// Another one, or another process's.
+    /// Any other, also of another process.
     Other(PathBuf),
 }
 
 impl Descriptor {
-    /// The descriptor that a path stands for; None for all other paths.
+    /// The descriptor that a path refers to; None for all other paths.
     pub(super) fn of(path: &Path) -> Option<Self> {
-        // These lead to /proc, which need not be mounted.
+        // These are links into /proc, which need not be mounted.
         match path.to_str() {
             Some("/dev/stdout") => return Some(Descriptor::Stdout),
             Some("/dev/stderr" | "/dev/stdin") => return Some(Descriptor::Other(path.to_owned())),
@@ -42,7 +44,8 @@ impl Descriptor {
     }
 }
 
-/// Opens a descriptor once more. Opened so, a file would be overwritten from its start: what is there is kept.
+/// Reopens a descriptor. A regular file is opened for appending, or it would be
+/// overwritten from its beginning.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let is_file = fs::metadata(path)?.is_file();
     File::options().append(is_file).write(true).open(path)

@@ -1,4 +1,4 @@
-//! What outputs are there already.
+//! Finds outputs that exist already, so that a rerun can skip them (shardrun).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,12 +10,28 @@ use crate::location;
 #[cfg(feature = "stores")]
 use crate::store;
 
-/// The names that start with `prefix`, and their sizes: those that a template such as
-/// `s3://bucket/set/train-{shard:05}.tar` can make all start with what stands before its first
-/// place. One listing of the folder or the store, whatever the number of names. As sinks leave
-/// nothing half-written, what is there is whole.
+/// Returns the names that start with `prefix`, and their sizes. For a template
+/// such as `s3://bucket/set/train-{shard:05}.tar` the prefix is the text before
+/// the first placeholder. Since sinks never leave partial output under its
+/// name, whatever exists is complete.
 ///
-/// Folders that are not there hold nothing. Names that cannot be listed are an error.
+/// Costs one listing of the folder (with its subfolders) or of the store,
+/// however many names there are; all of them are held in memory. A folder that
+/// does not exist has no outputs. Names that are not UTF-8 are ignored.
+///
+/// # Errors
+///
+/// Names that cannot be listed (commands, web servers), unreadable folders, and
+/// a store that refuses.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let root = folder.path().display();
+/// tarpipe::sink::write_text(&format!("{root}/out-1.txt"), "done")?;
+/// let found = tarpipe::sink::existing(&format!("{root}/out-"))?;
+/// assert_eq!(found[&format!("{root}/out-1.txt")], 4);
+/// # anyhow::Ok(())
+/// ```
 pub fn existing(prefix: &str) -> Result<BTreeMap<String, u64>> {
     let is_command = command_of(prefix).is_some();
     #[cfg(feature = "stores")]
@@ -31,7 +47,8 @@ pub fn existing(prefix: &str) -> Result<BTreeMap<String, u64>> {
     Ok(found)
 }
 
-/// Adds the files whose paths start with `prefix`, those in folders that do included.
+/// Adds the files whose paths start with `prefix`, including those in matching
+/// folders.
 fn walk(prefix: &str, before: &str, found: &mut BTreeMap<String, u64>) -> Result<()> {
     let (folder, start) = prefix.split_at(prefix.rfind('/').map_or(0, |at| at + 1));
     let entries = match std::fs::read_dir(if folder.is_empty() { Path::new(".") } else { Path::new(folder) }) {

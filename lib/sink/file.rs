@@ -1,4 +1,4 @@
-//! A file that appears under its name only when it is whole.
+//! Files that appear under their name only when they are complete.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -17,11 +17,14 @@ use crate::run::signals;
 
 const PREFIX: &str = ".tarpipe-";
 const SUFFIX: &str = ".tmp";
-/// Where nothing else tells whether its writer lives, a temporary file is garbage when nobody wrote to it for so long.
+/// If nothing else tells whether its writer is alive, a temporary file is
+/// garbage once nobody has written to it for this long.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
-/// A file under a temporary name beside its target. Dropped before [`Temporary::commit`],
-/// it is removed.
+/// A file with a temporary name, `.tarpipe-….tmp`, in the folder of its target.
+/// It is removed if it is dropped before [`Temporary::commit`] or
+/// [`Temporary::place`], and if a signal ends the process; after a kill, the
+/// next run that writes to the folder removes it.
 pub struct Temporary {
     file: File,
     path: PathBuf,
@@ -30,8 +33,9 @@ pub struct Temporary {
 }
 
 impl Temporary {
-    /// Creates the temporary file; folders on the way to it are made. A link is followed: what
-    /// it points to is replaced, not the link.
+    /// Creates the temporary file for `target`; missing folders are created. If
+    /// the target is a symbolic link, the file that it points to is replaced,
+    /// not the link.
     pub fn create(target: &Path) -> Result<Self> {
         let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
         let mut temporary = Temporary::create_in(folder_of(&target))?;
@@ -39,7 +43,8 @@ impl Temporary {
         Ok(temporary)
     }
 
-    /// Creates a temporary file in `folder`, which is made, for [`Temporary::place`].
+    /// Creates a temporary file in `folder`, which is created if it is missing.
+    /// Its name is given later, by [`Temporary::place`].
     pub fn create_in(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)?;
         remove_garbage(folder);
@@ -55,12 +60,13 @@ impl Temporary {
         &self.file
     }
 
-    /// Gives the file the name `name` in an opened folder of the same file system; it is not synced.
-    /// A link of that name is never followed. A name that exists is an error, or is replaced.
+    /// Renames the file to `name` in an open folder of the same file system,
+    /// without syncing it. Fails if the name exists, unless `replace` is set; a
+    /// symbolic link of that name is never followed.
     pub fn place(mut self, folder: BorrowedFd<'_>, name: &str, replace: bool) -> rustix::io::Result<()> {
         let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
         match renameat_with(CWD, &self.path, folder, name, flags) {
-            // Not every file system can rename without replacing; all that have links can do this.
+            // Not every file system can rename without replacing; a hard link does the same.
             Err(Errno::INVAL | Errno::NOSYS) if !replace => {
                 linkat(CWD, &self.path, folder, name, AtFlags::empty())?;
                 _ = fs::remove_file(&self.path);
@@ -72,13 +78,14 @@ impl Temporary {
         Ok(())
     }
 
-    /// Syncs the file and gives it its name.
+    /// Syncs the file and renames it to its target, atomically replacing what
+    /// is there. When this returns, the file survives a crash of the machine.
     pub fn commit(mut self) -> Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.path, &self.target).context("cannot rename the temporary file")?;
         self.committed = true;
         signals::release_path(&self.path);
-        // Not every file system can sync a folder; the rename itself has happened.
+        // Not every file system can sync a folder; the rename itself has succeeded.
         _ = File::open(folder_of(&self.target)).and_then(|folder| folder.sync_all());
         Ok(())
     }
@@ -111,7 +118,8 @@ fn folder_of(target: &Path) -> &Path {
     target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Removes what killed runs left in this folder; once a folder, for it is a listing.
+/// Removes what killed runs left in this folder. Done once per folder and
+/// process, because it lists the folder.
 fn remove_garbage(folder: &Path) {
     static CLEANED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     if CLEANED.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned()) {
@@ -119,6 +127,7 @@ fn remove_garbage(folder: &Path) {
     }
 }
 
+/// Looks at every temporary file in the folder.
 fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -129,9 +138,9 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// Removes a file whose writer is dead. The lock is held meanwhile.
+/// Removes a file whose writer is dead, while holding its lock.
 fn remove_if_abandoned(path: &Path, unique: &str) -> rustix::io::Result<()> {
-    // Anybody may have put a link or a fifo there: neither is followed, and neither makes us wait.
+    // Somebody may have put a link or a fifo there: neither may be followed or block us.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let is_file = file.metadata().is_ok_and(|found| found.is_file());
@@ -166,9 +175,9 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_locked_is_removed() {
+    fn unlocked_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
-        // As a process in another namespace, one of another machine and version 0.1 write them.
+        // As written by a process in another namespace, by one of another machine, and by version 0.1.
         let near = owner::unique().replacen('.', "0.", 1);
         let far = owner::unique().replacen(owner::machine(), "0123456789ab", 1);
         let left = [&near, &far, "host-1-0"].map(|unique| folder.path().join(format!("{PREFIX}{unique}{SUFFIX}")));

@@ -1,75 +1,95 @@
-//! Names that can be written: one place creates them all.
+//! Creates names for writing. Every output of every tool goes through here.
 //!
-//! What is written appears under its name only after [`Sink::finish`]: files are written under
-//! a temporary name, synced and renamed; objects are completed; a command gets its end of input,
-//! and its status counts. A sink dropped unfinished leaves nothing behind.
+//! Output appears under its name only after [`Sink::finish`], and then
+//! completely. A sink that is dropped unfinished leaves nothing behind:
+//!
+//! | name | written | unfinished |
+//! |---|---|---|
+//! | a path, `file:PATH` | under a temporary name; synced and renamed at the end | removed |
+//! | `s3://…`, `gs://…`, `az://…` | as a multipart upload, completed at the end | aborted |
+//! | `http://…`, `https://…` | as one chunked PUT | the request is broken off |
+//! | `pipe:COMMAND`, `\|COMMAND`, `GCREATE_<SCHEME>` | to the command's stdin; its status counts | the command is killed |
+//! | `-`, devices, fifos, `/dev/fd/N` | directly | what was written stays |
 
 mod descriptor;
+mod destination;
 mod existing;
 mod file;
 mod put;
 
-use std::fs::File;
 use std::io::{self, IoSlice, Write};
-use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::ChildStdin;
 
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::compression::{Compression, Encoder};
-use crate::digest::Digest;
 use crate::location;
-use crate::run::shell::Process;
-use crate::source;
-#[cfg(feature = "stores")]
-use crate::store;
 
 use descriptor::Descriptor;
+use destination::SinkTarget;
 pub use existing::existing;
 pub use file::Temporary;
 
-/// Only our own stdout closing means that the reader left. It ends a run quietly.
+/// The reader of our stdout has closed it, as in `tarcat … | head`. `cli::main`
+/// ends such a run quietly, with status 0. A broken pipe anywhere else (a
+/// child, a socket) is an ordinary error.
 #[derive(Debug)]
 pub struct ReaderLeft;
 
 impl std::fmt::Display for ReaderLeft {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the reader of the output left")
+        f.write_str("the reader of the output has closed it")
     }
 }
 
 impl std::error::Error for ReaderLeft {}
 
-/// How a sink is made.
+/// An output that is being written. Not buffered: write large pieces, or wrap
+/// it. `flush` does nothing; only [`Sink::finish`] makes sure that the data has
+/// arrived.
+///
+/// ```
+/// use std::io::Write;
+/// use tarpipe::sink::{Sink, SinkOptions};
+///
+/// let folder = tempfile::tempdir()?;
+/// let name = format!("{}/list.txt.gz", folder.path().display()); // compressed, by its suffix
+/// let mut sink = Sink::create(&name, SinkOptions::default())?;
+/// sink.write_all(b"hello")?;
+/// assert!(!std::fs::exists(&name)?);
+/// sink.finish()?;
+/// assert!(std::fs::exists(&name)?);
+/// # anyhow::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// None: by the suffix of the name.
+pub struct SinkOptions {
+    /// The compression; None chooses it by the suffix of the name.
     pub compression: Option<Compression>,
-    /// Threads that may compress.
+    /// The number of threads that may compress; 0 means 1.
     pub threads: usize,
-    /// Whether to take a SHA-256 of the stored bytes.
+    /// Whether to compute the SHA-256 of the stored bytes.
     pub digest: bool,
 }
 
-/// Writes a small text, such as an index, under `name`: whole or not at all.
+/// Writes a small text, such as an index, under `name`, completely or not at
+/// all. Fails as [`Sink::create`] and [`Sink::finish`] do.
 pub fn write_text(name: &str, text: &str) -> Result<()> {
     write_bytes(name, text.as_bytes())
 }
 
-/// The same for any bytes.
+/// The same as [`write_text`] for any bytes.
 pub fn write_bytes(name: &str, bytes: &[u8]) -> Result<()> {
-    let mut sink = Sink::create(name, Options::default())?;
+    let mut sink = Sink::create(name, SinkOptions::default())?;
     sink.write_all(bytes)?;
     sink.finish().map(drop)
 }
 
-/// What was stored.
+/// What [`Sink::finish`] has stored.
 #[derive(Clone, Debug)]
-pub struct Stored {
-    /// Bytes after compression.
+pub struct StoredBytes {
+    /// The stored size, after compression.
     pub bytes: u64,
-    /// SHA-256 in hexadecimal, when it was asked for.
+    /// SHA-256 of the stored bytes in hexadecimal, if it was requested.
     pub sha256: Option<String>,
 }
 
@@ -79,13 +99,14 @@ pub struct Sink {
     layer: Layer,
 }
 
+/// The compression on top of the destination.
 enum Layer {
-    Plain(Target),
-    Compressed(Box<Encoder<Target>>),
+    Plain(SinkTarget),
+    Compressed(Box<Encoder<SinkTarget>>),
 }
 
 impl Layer {
-    fn finish(self) -> Result<Target> {
+    fn finish(self) -> Result<SinkTarget> {
         match self {
             Layer::Plain(target) => Ok(target),
             Layer::Compressed(encoder) => Ok(encoder.finish()?),
@@ -94,20 +115,30 @@ impl Layer {
 }
 
 impl Sink {
-    /// Creates a name for writing: `-`, a path, `file:`, `http(s)://` (PUT), `s3://`, `gs://`,
-    /// `az://`, `pipe:COMMAND` or `|COMMAND`, or a scheme with a command in `GCREATE_<SCHEME>`.
-    pub fn create(name: &str, options: Options) -> Result<Self> {
+    /// Creates `name` for writing: `-`, a path, `file:`, `http(s)://` (PUT),
+    /// `s3://`, `gs://`, `az://`, `pipe:COMMAND` or `|COMMAND`, or a scheme
+    /// with a command in `GCREATE_<SCHEME>`. Missing folders are created; an
+    /// existing file is replaced at the end.
+    ///
+    /// # Errors
+    ///
+    /// The name is empty or a directory, its folder is not writable, its scheme
+    /// has no client, or a command cannot be started. Servers are contacted
+    /// later, so their refusal may surface in a write or in [`Sink::finish`].
+    /// All errors, also those of writes, contain the name.
+    pub fn create(name: &str, options: SinkOptions) -> Result<Self> {
         Sink::try_create(name, options).with_context(|| display(name))
     }
 
-    /// The same for bytes that are stored as they come, whatever the suffix says.
+    /// The same without compression, whatever the suffix says: for bytes that
+    /// are compressed already.
     pub fn create_as_is(name: &str) -> Result<Self> {
-        let place = Place::create(name).with_context(|| display(name))?;
-        Ok(Sink { name: display(name), layer: Layer::Plain(Target { place, bytes: 0, digest: None }) })
+        let target = SinkTarget::create(name, false).with_context(|| display(name))?;
+        Ok(Sink { name: display(name), layer: Layer::Plain(target) })
     }
 
-    fn try_create(name: &str, options: Options) -> Result<Self> {
-        let target = Target { place: Place::create(name)?, bytes: 0, digest: options.digest.then(Digest::new) };
+    fn try_create(name: &str, options: SinkOptions) -> Result<Self> {
+        let target = SinkTarget::create(name, options.digest)?;
         let layer = match options.compression.or_else(|| suffix_of(name)) {
             None => Layer::Plain(target),
             Some(compression) => Layer::Compressed(Box::new(compression.encoder(target, options.threads)?)),
@@ -115,12 +146,15 @@ impl Sink {
         Ok(Sink { name: display(name), layer })
     }
 
-    /// Makes what was written appear under its name.
-    pub fn finish(self) -> Result<Stored> {
+    /// Ends the output and makes it appear under its name. Blocks until it is
+    /// stored: synced to disk, accepted by the server, or read by the command,
+    /// whose exit status must be 0. On an error nothing appears.
+    pub fn finish(self) -> Result<StoredBytes> {
         let Sink { name, layer } = self;
-        layer.finish().and_then(Target::commit).context(name)
+        layer.finish().and_then(SinkTarget::commit).context(name)
     }
 
+    /// Adds the name to an error, but keeps [`ReaderLeft`] recognizable.
     fn explain<T>(&self, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|err| match err.get_ref() {
             Some(inner) if inner.is::<ReaderLeft>() => err,
@@ -153,131 +187,26 @@ impl Write for Sink {
     }
 }
 
-/// The stored bytes: counted, hashed when asked, put in their place.
-struct Target {
-    place: Place,
-    bytes: u64,
-    digest: Option<Digest>,
-}
-
-impl Target {
-    fn commit(self) -> Result<Stored> {
-        self.place.commit()?;
-        Ok(Stored { bytes: self.bytes, sha256: self.digest.map(Digest::hex) })
-    }
-
-    fn record(&mut self, bufs: &[IoSlice<'_>], mut n: usize) {
-        self.bytes += n as u64;
-        let Some(digest) = &mut self.digest else { return };
-        for buf in bufs {
-            let part = n.min(buf.len());
-            digest.update(&buf[..part]);
-            n -= part;
-        }
-    }
-}
-
-impl Write for Target {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.write_vectored(&[IoSlice::new(buf)])
-    }
-
-    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        let n = match &mut self.place {
-            Place::Stdout(stdout) => stdout.write_vectored(bufs).map_err(reader_left),
-            Place::Device(device) => device.write_vectored(bufs),
-            Place::File(file) => file.write_vectored(bufs),
-            Place::Command(stdin, _) => stdin.write_vectored(bufs),
-            Place::Put(upload) => upload.write_vectored(bufs),
-            #[cfg(feature = "stores")]
-            Place::Store(upload) => upload.write_vectored(bufs),
-        }?;
-        self.record(bufs, n);
-        Ok(n)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-enum Place {
-    Stdout(File),
-    Device(File),
-    File(Temporary),
-    Command(ChildStdin, Process),
-    Put(put::Upload),
-    #[cfg(feature = "stores")]
-    Store(Box<store::Upload>),
-}
-
-impl Place {
-    fn create(name: &str) -> Result<Self> {
-        check_name(name).map_err(Error::msg)?;
-        if is_stdout(name) {
-            let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-            source::widen_pipe(&stdout);
-            return Ok(Place::Stdout(stdout));
-        }
-        if let Some(script) = command_of(name) {
-            let (process, stdin) = Process::writing(&script)?;
-            source::widen_pipe(&stdin);
-            return Ok(Place::Command(stdin, process));
-        }
-        match location::scheme(name) {
-            Some("http" | "https") => Ok(Place::Put(put::Upload::start(name)?)),
-            #[cfg(feature = "stores")]
-            Some("s3" | "gs" | "az") => Ok(Place::Store(Box::new(store::Upload::start(name)?))),
-            Some(scheme) if scheme != "file" => bail!(location::no_client("GCREATE", scheme)),
-            _ => Place::of_path(location::path_of(name).as_ref()),
-        }
-    }
-
-    /// A descriptor, a device or a fifo is written to; everything else gets a temporary name first.
-    fn of_path(path: &Path) -> Result<Self> {
-        if let Some(Descriptor::Other(path)) = Descriptor::of(path) {
-            let file = descriptor::open(&path)?;
-            source::note_output(&file)?;
-            return Ok(Place::Device(file));
-        }
-        match std::fs::metadata(path) {
-            Ok(found) if !found.is_file() => Ok(Place::Device(File::options().write(true).open(path)?)),
-            _ => Ok(Place::File(Temporary::create(path)?)),
-        }
-    }
-
-    fn commit(self) -> Result<()> {
-        match self {
-            Place::Stdout(_) | Place::Device(_) => Ok(()),
-            Place::File(file) => file.commit(),
-            Place::Command(stdin, process) => {
-                drop(stdin);
-                process.wait()
-            }
-            Place::Put(upload) => upload.finish(),
-            #[cfg(feature = "stores")]
-            Place::Store(upload) => upload.finish(),
-        }
-    }
-}
-
-/// The script behind `pipe:COMMAND`, `|COMMAND` or a scheme with a command of its own.
+/// The script of `pipe:COMMAND`, `|COMMAND` or a scheme with a command of its
+/// own.
 fn command_of(name: &str) -> Option<String> {
     let script = name.strip_prefix("pipe:").or_else(|| name.strip_prefix('|'));
     script.map(str::to_owned).or_else(|| location::command_for("GCREATE", name))
 }
 
-/// Whether what is written to a name goes to our own stdout: `-`, `/dev/stdout`, `/dev/fd/1` or a link to one of them.
+/// Returns true if writing to a name goes to our own stdout: `-`,
+/// `/dev/stdout`, `/dev/fd/1` or a link to one of them.
 pub fn is_stdout(name: &str) -> bool {
     let is_descriptor = || Descriptor::of(location::path_of(name).as_ref()) == Some(Descriptor::Stdout);
     name == "-" || (!is_command(name) && location::is_path(name) && is_descriptor())
 }
 
-/// Says why nothing can be written under a name, where the name alone shows it: it is empty, or that of a directory.
+/// Rejects names that obviously cannot be written: empty ones and directories.
+/// Use it to report mistakes before a long run.
 pub fn check_name(name: &str) -> Result<(), String> {
     let path = location::path_of(name);
     if path.is_empty() {
-        return Err("an output needs a name".into());
+        return Err("the output name is empty".into());
     }
     if is_command(name) || !location::is_path(name) {
         return Ok(());
@@ -289,21 +218,16 @@ pub fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Whether a name is a command that gets what is written, whatever the environment says of its scheme.
+/// Returns true for `pipe:COMMAND` and `|COMMAND`. Schemes with a command in
+/// the environment do not count.
 pub fn is_command(name: &str) -> bool {
     name.starts_with("pipe:") || name.starts_with('|')
 }
 
-/// Compression by suffix, for names of things; a command's last word is no such name.
+/// Compression by suffix. The last word of a command is not the name of the
+/// output.
 fn suffix_of(name: &str) -> Option<Compression> {
     Compression::by_suffix(name).filter(|_| !is_command(name))
-}
-
-fn reader_left(err: io::Error) -> io::Error {
-    match err.kind() {
-        io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, ReaderLeft),
-        _ => err,
-    }
 }
 
 fn display(name: &str) -> String {

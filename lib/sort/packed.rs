@@ -1,28 +1,40 @@
-//! A sample as the body of a record: headers without the zeros at their end, data without padding
-//! and without what the record's key says already. It is never larger than in an archive.
+//! Samples as bodies of records: headers without the zeros at their end, data
+//! without padding and without what the sort key contains already. Never larger
+//! than in an archive.
+//!
+//! The body is the sample's key, the number of members, and for each member its
+//! field (if fields are stored), its header and the length of its data,
+//! followed by the data of all members. Numbers are varints. The lowest bit of
+//! a length says that the bytes are the end of the record's key and are not
+//! stored again: the key of a sample that is sorted by key, or the data of a
+//! field that it is sorted by.
 
 use std::io::{self, Write};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Record, varint};
-use crate::archive::Writer;
-use crate::sample::fields::Fields;
+use super::{SortRecord, varint};
+use crate::archive::ArchiveWriter;
+use crate::sample::fields::FieldSet;
 use crate::sample::{Member, Sample};
 
-/// Makes bodies out of samples.
+/// Converts samples to the body of a [`SortRecord`] and back. The key of the
+/// record must be the same in both directions.
 pub struct Packer {
     with_fields: bool,
     head: Vec<u8>,
 }
 
 impl Packer {
-    /// `with_fields` keeps the names of the fields, which [`Groups`] needs.
+    /// `with_fields` stores the names of the fields too, which [`KeyGroups`]
+    /// needs.
     pub fn new(with_fields: bool) -> Self {
         Packer { with_fields, head: Vec::new() }
     }
 
-    /// The parts of the body of a sample that is sorted by `key`.
+    /// Packs a sample that is sorted by `key`. Returns the parts of the body
+    /// for [`super::Sorter::push`], which borrow the data of the sample instead
+    /// of copying it.
     pub fn pack<'a>(&'a mut self, sample: &'a Sample, key: &[u8]) -> Result<Vec<&'a [u8]>> {
         self.head.clear();
         put_text(&mut self.head, sample.key.as_bytes(), key);
@@ -39,13 +51,15 @@ impl Packer {
         Ok(std::iter::once(self.head.as_slice()).chain(data).collect())
     }
 
-    /// A sample again.
-    pub fn unpack<'a>(&self, record: &Record<'a>) -> Result<Packed<'a>> {
+    /// Unpacks a record. Borrows from the record; fails if the spilled data was
+    /// damaged.
+    pub fn unpack<'a>(&self, record: &SortRecord<'a>) -> Result<PackedSample<'a>> {
         let mut body = record.body;
-        self.parse(record.key, &mut body).context("what was spilled is damaged")
+        self.parse(record.key, &mut body).context("the temporary file is damaged")
     }
 
-    fn parse<'a>(&self, key: &'a [u8], body: &mut &'a [u8]) -> Option<Packed<'a>> {
+    /// None if the body is malformed.
+    fn parse<'a>(&self, key: &'a [u8], body: &mut &'a [u8]) -> Option<PackedSample<'a>> {
         let name = std::str::from_utf8(take_text(body, key)?).ok()?;
         let mut members = Vec::new();
         for _ in 0..varint::take(body)? {
@@ -53,7 +67,7 @@ impl Packer {
             let header = take_text(body, b"")?;
             members.push((field, header, varint::take(body)?));
         }
-        let mut packed = Packed { key: name, members: Vec::with_capacity(members.len()) };
+        let mut packed = PackedSample { key: name, members: Vec::with_capacity(members.len()) };
         for (field, header, size) in members {
             let bytes = (size >> 1) as usize;
             let data = if size & 1 == 1 { key.get(key.len().checked_sub(bytes)?..)? } else { body.split_off(..bytes)? };
@@ -63,28 +77,28 @@ impl Packer {
     }
 }
 
-/// A sample out of a record.
-pub struct Packed<'a> {
+/// An unpacked sample, borrowed from its record.
+pub struct PackedSample<'a> {
     /// The key of the sample.
     pub key: &'a str,
     members: Vec<PackedMember<'a>>,
 }
 
 struct PackedMember<'a> {
-    /// Empty when the names of the fields were not kept.
+    /// Empty if the names of the fields were not stored.
     field: &'a str,
     header: &'a [u8],
     data: &'a [u8],
 }
 
-impl Packed<'_> {
-    /// The names of its fields, where they were kept.
+impl PackedSample<'_> {
+    /// The names of its fields; empty texts if they were not stored.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(|member| member.field)
     }
 
-    /// Writes its members as they were read.
-    pub fn write<W: Write>(&self, out: &mut Writer<W>) -> io::Result<()> {
+    /// Writes its members with the headers that they were read with.
+    pub fn write<W: Write>(&self, out: &mut ArchiveWriter<W>) -> io::Result<()> {
         for member in &self.members {
             out.raw_header(member.header)?;
             out.data(member.data)?;
@@ -93,16 +107,18 @@ impl Packed<'_> {
     }
 }
 
-/// Tells samples that come sorted by key apart, and those with one key together.
+/// Groups samples that are sorted by key: consecutive samples with the same key
+/// become one.
 #[derive(Default)]
-pub struct Groups {
+pub struct KeyGroups {
     key: String,
-    fields: Fields,
+    fields: FieldSet,
 }
 
-impl Groups {
-    /// Whether the part with this key and these fields begins a sample, or goes on with the last.
-    /// A field that then stands twice is an error; `source` is what messages call the stream.
+impl KeyGroups {
+    /// Returns true if the sample with this key and these fields begins a new
+    /// group, false if it continues the previous one. A field that appears
+    /// twice in a group is an error; `source` is what messages call the stream.
     pub fn is_new<'a>(&mut self, key: &str, fields: impl Iterator<Item = &'a str>, source: &str) -> Result<bool> {
         let is_new = key != self.key;
         if is_new {
@@ -118,11 +134,12 @@ impl Groups {
     }
 }
 
-/// Whether `text` is the end of the key, so that it need not be stored again.
+/// Whether `text` is the end of the key, and therefore need not be stored.
 fn is_in(text: &[u8], key: &[u8]) -> bool {
     !text.is_empty() && key.ends_with(text)
 }
 
+/// Appends a length and the text, unless the key ends with it.
 fn put_text(out: &mut Vec<u8>, text: &[u8], key: &[u8]) {
     let in_key = is_in(text, key);
     varint::put(out, (text.len() as u64) << 1 | u64::from(in_key));
@@ -131,19 +148,21 @@ fn put_text(out: &mut Vec<u8>, text: &[u8], key: &[u8]) {
     }
 }
 
+/// The inverse of [`put_text`].
 fn take_text<'a>(body: &mut &'a [u8], key: &'a [u8]) -> Option<&'a [u8]> {
     let size = varint::take(body)?;
     let bytes = (size >> 1) as usize;
     if size & 1 == 1 { key.get(key.len().checked_sub(bytes)?..) } else { body.split_off(..bytes) }
 }
 
-/// The header that the member has, or gets; without the zeros at its end.
+/// Appends the header that the member has or gets, without the zeros at its
+/// end.
 fn put_header(out: &mut Vec<u8>, sample: &Sample, member: &Member) -> io::Result<()> {
     let mut made = Vec::new();
     let header = match &member.header {
         Some(header) => header,
         None => {
-            let mut writer = Writer::new(&mut made);
+            let mut writer = ArchiveWriter::new(&mut made);
             writer.new_header(&format!("{}.{}", sample.key, member.field), member.data.len() as u64, sample.mtime)?;
             writer.flush()?;
             &made
@@ -160,14 +179,14 @@ mod tests {
 
     /// A sample as it stands in an archive, and the record that it becomes.
     fn round_trip(sample: &Sample, key: &[u8]) -> (Vec<u8>, Vec<u8>, usize) {
-        let archived = |write: &dyn Fn(&mut Writer<Vec<u8>>)| {
-            let mut writer = Writer::new(Vec::new());
+        let archived = |write: &dyn Fn(&mut ArchiveWriter<Vec<u8>>)| {
+            let mut writer = ArchiveWriter::new(Vec::new());
             write(&mut writer);
             writer.finish().unwrap()
         };
         let mut packer = Packer::new(true);
         let body = packer.pack(sample, key).unwrap().concat();
-        let packed = packer.unpack(&Record { key, body: &body }).unwrap();
+        let packed = packer.unpack(&SortRecord { key, body: &body }).unwrap();
         assert_eq!(packed.key, sample.key);
         let before = archived(&|writer| sample.write(writer).unwrap());
         (before, archived(&|writer| packed.write(writer).unwrap()), key.len() + body.len())
@@ -192,7 +211,7 @@ mod tests {
     fn a_damaged_record_is_an_error() {
         let packer = Packer::new(false);
         for body in [&b""[..], b"\x04", b"\x02a\x05", b"\x02a\x01\x02x\xff\xff\x01", &[0xff; 20]] {
-            assert!(packer.unpack(&Record { key: b"k", body }).is_err(), "{body:?}");
+            assert!(packer.unpack(&SortRecord { key: b"k", body }).is_err(), "{body:?}");
         }
     }
 }

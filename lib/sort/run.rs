@@ -1,5 +1,9 @@
-//! A run: records in order, in a part of the spill. Keys are stored without what they share with
-//! the key before, so a long common path costs nothing.
+//! Runs: sorted records in a part of the spill file.
+//!
+//! A record is stored as the length of the prefix that its key shares with the
+//! previous key, the length of the rest of the key, that rest, the length of
+//! the body, and the body; lengths are varints. A long common path therefore
+//! costs nothing. Compressed runs are one LZ4 frame.
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
 
@@ -11,21 +15,23 @@ use crate::compression::{self, Compression, Encoder};
 
 const WRITE_BUFFER: usize = 1 << 20;
 
-pub(super) struct Run {
+/// The position of a run in the spill file.
+pub(super) struct SortedRun {
     from: u64,
     to: u64,
     compressed: bool,
 }
 
-/// Writes a run at the end of the spill.
+/// Appends a run to the spill file. Only one run may be written at a time.
 pub(super) struct RunWriter {
-    out: Out,
+    out: RunOutput,
     from: u64,
     last_key: Vec<u8>,
     head: Vec<u8>,
 }
 
-enum Out {
+/// The encoder buffers by itself.
+enum RunOutput {
     Plain(BufWriter<Append>),
     Compressed(Box<Encoder<Append>>),
 }
@@ -34,12 +40,13 @@ impl RunWriter {
     pub(super) fn new(spill: &Spill, compress: bool) -> Result<Self> {
         let append = spill.append();
         let out = match compress {
-            false => Out::Plain(BufWriter::with_capacity(WRITE_BUFFER, append)),
-            true => Out::Compressed(Box::new("lz4".parse::<Compression>()?.encoder(append, 1)?)),
+            false => RunOutput::Plain(BufWriter::with_capacity(WRITE_BUFFER, append)),
+            true => RunOutput::Compressed(Box::new("lz4".parse::<Compression>()?.encoder(append, 1)?)),
         };
         Ok(RunWriter { out, from: spill.end, last_key: Vec::new(), head: Vec::new() })
     }
 
+    /// Adds the next record.
     pub(super) fn put(&mut self, key: &[u8], body: &[u8]) -> Result<()> {
         let shared = key.iter().zip(&self.last_key).take_while(|(a, b)| a == b).count();
         self.head.clear();
@@ -50,24 +57,25 @@ impl RunWriter {
         self.last_key.truncate(shared);
         self.last_key.extend_from_slice(&key[shared..]);
         let out: &mut dyn Write = match &mut self.out {
-            Out::Plain(out) => out,
-            Out::Compressed(out) => out,
+            RunOutput::Plain(out) => out,
+            RunOutput::Compressed(out) => out,
         };
         out.write_all(&self.head)?;
         Ok(out.write_all(body)?)
     }
 
-    pub(super) fn finish(self, spill: &mut Spill) -> Result<Run> {
+    /// Ends the run.
+    pub(super) fn finish(self, spill: &mut Spill) -> Result<SortedRun> {
         let (append, compressed) = match self.out {
-            Out::Plain(out) => (out.into_inner().map_err(|err| err.into_error())?, false),
-            Out::Compressed(out) => (out.finish()?, true),
+            RunOutput::Plain(out) => (out.into_inner().map_err(|err| err.into_error())?, false),
+            RunOutput::Compressed(out) => (out.finish()?, true),
         };
         spill.end = append.end();
-        Ok(Run { from: self.from, to: spill.end, compressed })
+        Ok(SortedRun { from: self.from, to: spill.end, compressed })
     }
 }
 
-/// Reads a run: the next key first, its body only when it is its turn.
+/// Reads a run: the next key first, its body only when it is needed.
 pub(super) struct RunReader {
     input: BufReader<Box<dyn Read + Send>>,
     pub(super) key: Vec<u8>,
@@ -75,7 +83,7 @@ pub(super) struct RunReader {
 }
 
 impl RunReader {
-    pub(super) fn new(run: &Run, spill: &Spill, buffer: usize) -> Result<Self> {
+    pub(super) fn new(run: &SortedRun, spill: &Spill, buffer: usize) -> Result<Self> {
         let part = spill.part(run.from, run.to);
         let input: Box<dyn Read + Send> = match run.compressed {
             false => Box::new(part),
@@ -84,7 +92,8 @@ impl RunReader {
         Ok(RunReader { input: BufReader::with_capacity(buffer, input), key: Vec::new(), body: 0 })
     }
 
-    /// Goes to the next record; false after the last. The body of the one before must be read.
+    /// Moves on to the next record; false after the last. The body of the
+    /// current one must have been read.
     pub(super) fn advance(&mut self) -> io::Result<bool> {
         let Some(shared) = varint::read(&mut self.input)? else { return Ok(false) };
         let more = varint::read(&mut self.input)?.unwrap_or(0);

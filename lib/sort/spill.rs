@@ -1,5 +1,5 @@
-//! The file that takes what memory does not hold. It has no name: nothing is left of it, however
-//! the process ends.
+//! The file for data that does not fit into memory. It has no name, so that
+//! nothing is left of it however the process ends.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,9 +10,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use rustix::fs::{FallocateFlags, fallocate};
 
-/// Space is given back in pieces of this size.
+/// The unit in which disk space is released.
 const PIECE: u64 = 1 << 20;
 
+/// The open file, and where the next run begins.
 #[derive(Clone)]
 pub(super) struct Spill {
     file: Arc<File>,
@@ -21,9 +22,10 @@ pub(super) struct Spill {
 }
 
 impl Spill {
+    /// Creates the file. Fails if the folder is not writable.
     pub(super) fn create(folder: &Path) -> Result<Self> {
         let shown = folder.display().to_string();
-        let file = tempfile::tempfile_in(folder).with_context(|| format!("{shown}: cannot make a temporary file"))?;
+        let file = tempfile::tempfile_in(folder).with_context(|| format!("{shown}: cannot create a temporary file"))?;
         Ok(Spill { file: Arc::new(file), folder: shown.into(), end: 0 })
     }
 
@@ -32,15 +34,15 @@ impl Spill {
         Append { spill: self.clone() }
     }
 
-    /// Reads a part of the file, and gives its space back behind itself.
-    pub(super) fn part(&self, from: u64, to: u64) -> Part {
-        Part { spill: self.clone(), at: from, to, kept: from.next_multiple_of(PIECE) }
+    /// Reads a part of the file, releasing its space behind the reader.
+    pub(super) fn part(&self, from: u64, to: u64) -> SpillPart {
+        SpillPart { spill: self.clone(), at: from, to, kept: from.next_multiple_of(PIECE) }
     }
 
-    /// Says where the trouble was, and what can be done about a full disk.
+    /// Adds the folder, and what can be done about a full disk, to an error.
     fn explain(&self, err: io::Error, what: &str) -> io::Error {
         let hint = match err.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => " (name another folder with --tmpdir)",
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => " (choose another folder with --tmpdir)",
             _ => "",
         };
         io::Error::new(err.kind(), format!("{}: cannot {what} a temporary file: {err}{hint}", self.folder))
@@ -53,7 +55,7 @@ pub(super) struct Append {
 }
 
 impl Append {
-    /// Where writing has come to.
+    /// The offset up to which data was written.
     pub(super) fn end(&self) -> u64 {
         self.spill.end
     }
@@ -75,16 +77,16 @@ impl Write for Append {
     }
 }
 
-/// A part of the file, for reading once.
-pub(super) struct Part {
+/// A part of the file, to be read once.
+pub(super) struct SpillPart {
     spill: Spill,
     at: u64,
     to: u64,
-    /// Up to here the space was given back.
+    /// The space before this offset was released.
     kept: u64,
 }
 
-impl Read for Part {
+impl Read for SpillPart {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let most = (self.to - self.at).min(buf.len() as u64) as usize;
         let read = self.spill.file.read_at(&mut buf[..most], self.at);
@@ -96,7 +98,7 @@ impl Read for Part {
         if self.at >= self.kept + PIECE {
             let whole = (self.at - self.kept) / PIECE * PIECE;
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // Not every file system can; the space then comes back at the end.
+            // If the file system does not support it, the space is released at the end.
             _ = fallocate(&*self.spill.file, punch, self.kept, whole);
             self.kept += whole;
         }

@@ -1,4 +1,5 @@
-//! Numbers in as few bytes as they need: seven bits each, the lowest first.
+//! Numbers in as few bytes as possible: LEB128, seven bits per byte, the lowest
+//! first.
 
 use std::io::{self, Read};
 
@@ -11,7 +12,7 @@ pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Takes a number off the front; None when it is not whole.
+/// Takes a number off the front; None if it is incomplete or too long.
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for (i, &byte) in bytes.iter().enumerate().take(10) {

@@ -1,7 +1,10 @@
-//! Lists of names: brace ranges, `::`, files of names.
+//! Expands lists of sources: brace ranges, `::`, globs in object stores, and
+//! files of names.
 //!
-//! `{0000..0147}` and `{a,b}` expand as in a shell, zero padding included; `A::B` is A then B. In the
-//! names of objects `*`, `?` and `[…]` match what is there, and a slash at the end means all below.
+//! `{0000..0147}` and `{a,b}` expand as in a shell, zero padding included;
+//! `A::B` is A followed by B. In names of objects `*`, `?` and `[…]` match
+//! existing objects, and a trailing slash means everything below it. Local
+//! globs are left to the shell.
 
 use anyhow::{Context, Result, bail};
 
@@ -10,17 +13,35 @@ use crate::source;
 #[cfg(feature = "stores")]
 use crate::store;
 
-/// More names than any dataset has shards: a typing error, not a list.
+/// More names than any dataset has shards: a typo, not a list.
 const MAX_NAMES: usize = 10_000_000;
-/// More braces than this in one name, in each other or in a row, are no pattern that somebody wrote.
+/// More braces than this in one name, nested or not, are not a pattern that
+/// somebody wrote.
 const MAX_BRACES: usize = 100;
-/// Braces that hold no list are looked at so often: each costs a look at what is in them.
+/// How many pairs of braces are examined: each costs time proportional to its
+/// contents.
 const MAX_TRIES: usize = 1000;
 
-/// All names that `spec` stands for, in order. A file that exists under `spec` itself is that
-/// file; the command of a `pipe:` is expanded, but not cut at `::`.
+/// Returns all names that `spec` stands for, in order. If a file of exactly
+/// this name exists, it is that file. The command of a `pipe:` is expanded, but
+/// not split at `::`.
+///
+/// Names that need no listing are not checked for existence. Patterns of
+/// objects cost one listing each, sorted by name.
+///
+/// # Errors
+///
+/// More than 10 million names or 100 braces, a pattern that matches no object,
+/// or a failed listing.
+///
+/// ```
+/// use tarpipe::source::expand::expand;
+///
+/// assert_eq!(expand("train-{08..10}.tar::val.tar")?, ["train-08.tar", "train-09.tar", "train-10.tar", "val.tar"]);
+/// # anyhow::Ok(())
+/// ```
 pub fn expand(spec: &str) -> Result<Vec<String>> {
-    // Only what would be taken apart is looked for: lists of names are long.
+    // The file system is only consulted for names that would be expanded: lists of names are long.
     let has_parts = spec.contains('{') || spec.contains("::");
     if has_parts && std::fs::exists(spec).unwrap_or(false) {
         return Ok(vec![spec.to_owned()]);
@@ -37,7 +58,16 @@ pub fn expand(spec: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The names in a file, one a line, each expanded; empty lines are passed over.
+/// Reads names from a file (any source), one per line, and expands each. Blank
+/// lines are ignored. The whole list is held in memory.
+///
+/// ```
+/// use tarpipe::source::expand;
+///
+/// let names = expand::from_file("pipe:echo 'a-{0..1}.tar'; echo b.tar")?;
+/// assert_eq!(names, ["a-0.tar", "a-1.tar", "b.tar"]);
+/// # anyhow::Ok(())
+/// ```
 pub fn from_file(file: &str) -> Result<Vec<String>> {
     let mut text = String::new();
     let read = source::open(file).and_then(|mut list| Ok(std::io::Read::read_to_string(&mut list, &mut text)?));
@@ -49,12 +79,14 @@ pub fn from_file(file: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether only the store knows what a name stands for; a site's own client may know other rules.
+/// Whether a name has to be listed by the store. With a client of the site's
+/// own (`GOPEN_…`), other rules may apply.
 #[cfg(feature = "stores")]
 fn is_listed(name: &str) -> bool {
     store::is_pattern(name) && location::command_for("GOPEN", name).is_none()
 }
 
+/// Replaces each pattern by the objects that match it.
 #[cfg(feature = "stores")]
 fn list_patterns(names: Vec<String>) -> Result<Vec<String>> {
     let mut all = Vec::new();
@@ -72,7 +104,7 @@ fn expand_braces(text: &str) -> Result<Vec<String>> {
     expand_within(text, MAX_BRACES)
 }
 
-/// Each brace costs a call within a call: `left` bounds how deep they go.
+/// Each pair of braces costs one level of recursion; `left` bounds the depth.
 fn expand_within(text: &str, left: usize) -> Result<Vec<String>> {
     let Some((before, inside, after)) = first_brace(text) else { return Ok(vec![text.to_owned()]) };
     let Some(left) = left.checked_sub(1) else { bail!("more than {MAX_BRACES} braces") };
@@ -84,8 +116,8 @@ fn expand_within(text: &str, left: usize) -> Result<Vec<String>> {
     Ok(choices.iter().flat_map(|choice| tails.iter().map(move |tail| format!("{before}{choice}{tail}"))).collect())
 }
 
-/// The parts around the first braces that hold a range or a list; others, such as `${x}` in a
-/// command, are left alone.
+/// The text before, inside of and after the first braces that contain a range
+/// or a list. Others, such as `${x}` in a command, are left alone.
 fn first_brace(text: &str) -> Option<(&str, &str, &str)> {
     let is_list = |inside: &str| split_list(inside).len() > 1 || range(inside).is_some();
     let is_ours = |&(open, close): &(usize, usize)| is_list(&text[open + 1..close]) && !text[..open].ends_with('$');
@@ -93,7 +125,7 @@ fn first_brace(text: &str) -> Option<(&str, &str, &str)> {
     Some((&text[..open], &text[open + 1..close], &text[close + 1..]))
 }
 
-/// The braces that belong together, in the order of those that open.
+/// The positions of matching braces, in the order of the opening ones.
 fn pairs(text: &str) -> Vec<(usize, usize)> {
     let (mut open, mut pairs) = (Vec::new(), Vec::new());
     for (at, byte) in text.bytes().enumerate() {
@@ -107,6 +139,7 @@ fn pairs(text: &str) -> Vec<(usize, usize)> {
     pairs
 }
 
+/// The alternatives inside of one pair of braces, each expanded.
 fn choices(inside: &str, left: usize) -> Result<Vec<String>> {
     if let Some((from, to, width)) = range(inside) {
         if from.abs_diff(to) >= MAX_NAMES as u64 {
@@ -134,12 +167,12 @@ fn range(inside: &str) -> Option<(i64, i64, usize)> {
     let (from, to) = inside.split_once("..")?;
     let padded = [from, to].iter().any(|end| end.len() > 1 && end.trim_start_matches('-').starts_with('0'));
     let width = if padded { from.len().max(to.len()) } else { 0 };
-    // No number that fits has more digits.
+    // No number of 64 bits has more digits.
     let sensible = width <= 32;
     Some((from.parse().ok()?, to.parse().ok()?, width)).filter(|_| sensible)
 }
 
-/// Cuts at the commas that are in no braces of their own.
+/// Splits at the commas that are not inside of nested braces.
 fn split_list(inside: &str) -> Vec<&str> {
     let (mut depth, mut start, mut items) = (0, 0, Vec::new());
     for (at, byte) in inside.bytes().enumerate() {

@@ -1,22 +1,25 @@
-//! `hf://datasets/OWNER/NAME[@REVISION]/PATH`: files of the Hugging Face hub, over HTTPS.
+//! `hf://datasets/OWNER/NAME[@REVISION]/PATH` and `hf://models/…`: files of the
+//! Hugging Face hub, over HTTPS.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-/// Where a file is, and the token to show there.
-pub(super) struct Location {
+/// The URL of a file, and the token to send there.
+pub(super) struct HubFile {
     pub(super) url: String,
     pub(super) token: Option<String>,
 }
 
-const FORM: &str = "a name on the hub is hf://datasets/OWNER/NAME[@REVISION]/PATH";
+const FORM: &str = "expected hf://datasets/OWNER/NAME[@REVISION]/PATH";
 
-/// Finds the file that a name stands for. The token comes from HF_TOKEN or from where
-/// `hf auth login` has left it, never from the name.
-pub(super) fn locate(name: &str) -> Result<Location> {
+/// Finds the URL of a name. The revision defaults to `main`, the server to
+/// huggingface.co or HF_ENDPOINT. The token comes from HF_TOKEN or from the
+/// file that `hf auth login` writes, never from the name. Fails if the name
+/// does not have the form above.
+pub(super) fn locate(name: &str) -> Result<HubFile> {
     let base = variable("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into());
-    Ok(Location { url: url_of(name, base.trim_end_matches('/'))?, token: token() })
+    Ok(HubFile { url: url_of(name, base.trim_end_matches('/'))?, token: token() })
 }
 
 fn url_of(name: &str, base: &str) -> Result<String> {
@@ -33,12 +36,14 @@ fn url_of(name: &str, base: &str) -> Result<String> {
     Ok(format!("{base}/{folder}{owner}/{repository}/resolve/{revision}/{path}"))
 }
 
-/// Percent-encodes what a path in a URL cannot hold.
+/// Percent-encodes everything that is not allowed in a path, except for the
+/// characters in `more`.
 fn escape(text: &str, more: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b) || more.as_bytes().contains(&b);
     text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
+/// The token of the user, if there is one.
 fn token() -> Option<String> {
     let file = || {
         let cache = || std::env::home_dir().map(|home| home.join(".cache/huggingface"));

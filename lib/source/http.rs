@@ -1,4 +1,5 @@
-//! A download that survives dropped connections: it asks for the rest by range.
+//! HTTP downloads that survive dropped connections by requesting the rest as a
+//! range.
 
 use std::io::{self, Read};
 use std::time::Duration;
@@ -12,50 +13,58 @@ use crate::digest::Digest;
 use crate::http::{agent, transport_error};
 use crate::messages;
 
-/// Attempts in a row that bring nothing before a download is given up.
+/// Consecutive attempts without progress before a download fails.
 const ATTEMPTS: u32 = 6;
+/// The first delay; it doubles with each attempt, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Whether asking again may help.
+/// Whether the same request may succeed later.
 fn is_transient(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::REQUEST_TIMEOUT
 }
 
-/// The body of one URL, read as if nothing could interrupt it.
+/// The body of a URL, read as if nothing could interrupt it.
 ///
-/// Bytes that were passed on are followed only by bytes of the same version. The rest is asked for by range where
-/// the server has given a validator that holds; where it has not, the whole is read again and what was passed on is
-/// compared with it.
-pub(super) struct Download {
+/// All bytes that it returns are of the same version of the file. The rest is
+/// requested as a range if the server gave a reliable validator (a strong
+/// entity tag, or a date that is not recent); otherwise the whole body is
+/// requested again and its beginning compared with what was returned before.
+pub(super) struct HttpDownload {
     url: String,
-    /// Sent to the URL's own host, not to those that it redirects to.
+    /// Sent to the URL's own host only, not to hosts that it redirects to.
     token: Option<String>,
     body: BodyReader<'static>,
     offset: u64,
     version: Version,
-    /// Of what was passed on, where only the bytes tell one version from another.
+    /// Hash of the bytes returned so far, if only the bytes can tell versions
+    /// apart.
     passed_on: Option<Digest>,
     attempts: u32,
 }
 
-impl Download {
+impl HttpDownload {
+    /// Sends the request and returns when the response headers have arrived.
+    /// Transient failures (5xx, 429, 408, connection errors) are retried up to
+    /// six times with increasing delays, or as Retry-After says, up to 30 s
+    /// each; other statuses fail at once.
     pub(super) fn start(url: &str, token: Option<String>) -> Result<Self> {
         let mut attempts = 0;
         let response = loop {
             match ask(url, token.as_deref(), None) {
                 Ok(response) => break response,
-                Err(Refusal::Final(err)) => return Err(err),
-                Err(Refusal::Passing(err, wait)) => pause(url, &mut attempts, err, wait)?,
+                Err(HttpRefusal::Permanent(err)) => return Err(err),
+                Err(HttpRefusal::Transient(err, wait)) => pause(url, &mut attempts, err, wait)?,
             }
         };
         let version = Version::of(&response);
         let passed_on = version.validator().is_none().then(Digest::new);
         let body = reader(response);
-        Ok(Download { url: url.into(), token, body, offset: 0, version, passed_on, attempts: 0 })
+        Ok(HttpDownload { url: url.into(), token, body, offset: 0, version, passed_on, attempts: 0 })
     }
 
-    /// Connects again until the body stands where the last connection left off.
+    /// Connects again until the body is at the offset where the last connection
+    /// broke.
     fn resume(&mut self, dropped: anyhow::Error) -> Result<()> {
         pause(&self.url, &mut self.attempts, dropped, None)?;
         loop {
@@ -67,17 +76,18 @@ impl Download {
             };
             match refused {
                 Ok(()) => return Ok(()),
-                Err(Refusal::Final(err)) => return Err(err),
-                Err(Refusal::Passing(err, wait)) => pause(&self.url, &mut self.attempts, err, wait)?,
+                Err(HttpRefusal::Permanent(err)) => return Err(err),
+                Err(HttpRefusal::Transient(err, wait)) => pause(&self.url, &mut self.attempts, err, wait)?,
             }
         }
     }
 
-    fn go_on_with(&mut self, response: Response<Body>) -> Result<(), Refusal> {
+    /// Continues with a new response if it is of the same version.
+    fn go_on_with(&mut self, response: Response<Body>) -> Result<(), HttpRefusal> {
         let version = Version::of(&response);
         let is_part = response.status() == StatusCode::PARTIAL_CONTENT;
         if self.offset == 0 && !is_part {
-            // Nothing was passed on: any version will do.
+            // Nothing was returned yet: any version will do.
             self.passed_on = version.validator().is_none().then(Digest::new);
             (self.version, self.body) = (version, reader(response));
             return Ok(());
@@ -87,31 +97,32 @@ impl Download {
             return Err(changed());
         }
         if is_part && range_start(&response) != Some(self.offset) {
-            return Err(Refusal::Final(anyhow!("the server sent another range than the one asked for")));
+            return Err(HttpRefusal::Permanent(anyhow!("the server sent a different range than requested")));
         }
         self.body = reader(response);
         if !is_part {
             self.skip_passed_on(version.total)?;
         }
         if is_compared {
-            self.version = version; // it starts with what was passed on, and so all that comes out is of it
+            self.version = version; // it begins with the bytes returned so far, so all of them are of this version
         }
         Ok(())
     }
 
-    /// Reads past what was passed on, in a body of `total` bytes that starts at the beginning.
-    fn skip_passed_on(&mut self, total: Option<u64>) -> Result<(), Refusal> {
+    /// Skips what was returned before, in a body of `total` bytes that starts
+    /// at the beginning.
+    fn skip_passed_on(&mut self, total: Option<u64>) -> Result<(), HttpRefusal> {
         let mut digest = self.passed_on.is_some().then(Digest::new);
         let mut buf = vec![0; 64 * 1024];
         let mut left = self.offset;
         while left > 0 {
             let most = left.min(buf.len() as u64) as usize;
             let n = match self.body.read(&mut buf[..most]) {
-                // A body that ends here by itself is a shorter one; all others were cut off.
+                // A body that is complete here is shorter than before; any other was cut off.
                 Ok(0) if total.is_none_or(|total| total < self.offset) => return Err(changed()),
-                Ok(0) => return Err(Refusal::Passing(anyhow!("the connection closed early"), None)),
+                Ok(0) => return Err(HttpRefusal::Transient(anyhow!("the connection closed early"), None)),
                 Ok(n) => n,
-                Err(err) => return Err(Refusal::Passing(anyhow!("{err}"), None)),
+                Err(err) => return Err(HttpRefusal::Transient(anyhow!("{err}"), None)),
             };
             digest.iter_mut().for_each(|digest| digest.update(&buf[..n]));
             left -= n as u64;
@@ -120,7 +131,8 @@ impl Download {
         if again == before { Ok(()) } else { Err(changed()) }
     }
 
-    /// The end of the body before the announced length is a dropped connection.
+    /// Reads once. The end of the body before the announced length counts as a
+    /// dropped connection.
     fn read_once(&mut self, buf: &mut [u8]) -> Result<usize> {
         match self.body.read(buf) {
             Ok(0) if !buf.is_empty() && self.version.total.is_some_and(|total| self.offset < total) => {
@@ -132,7 +144,7 @@ impl Download {
     }
 }
 
-impl Read for Download {
+impl Read for HttpDownload {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.read_once(buf) {
@@ -148,17 +160,21 @@ impl Read for Download {
     }
 }
 
-fn changed() -> Refusal {
-    Refusal::Final(anyhow!("changed on the server while it was read"))
+/// Continuing would mix two versions of the file.
+fn changed() -> HttpRefusal {
+    HttpRefusal::Permanent(anyhow!("changed on the server while it was read"))
 }
 
-enum Refusal {
-    Final(anyhow::Error),
-    Passing(anyhow::Error, Option<Duration>),
+/// Why a request failed: permanently, or in a way that may pass, after the time
+/// that the server asks for.
+enum HttpRefusal {
+    Permanent(anyhow::Error),
+    Transient(anyhow::Error, Option<Duration>),
 }
 
-/// Sends a request; for a range, from an offset on, only where the validator still holds.
-fn ask(url: &str, token: Option<&str>, range: Option<(u64, &str)>) -> Result<Response<Body>, Refusal> {
+/// Sends a request; if `range` is given, for the rest from an offset on,
+/// provided that the validator still holds.
+fn ask(url: &str, token: Option<&str>, range: Option<(u64, &str)>) -> Result<Response<Body>, HttpRefusal> {
     let mut request = agent().get(url);
     if let Some(token) = token {
         request = request.header("Authorization", format!("Bearer {token}"));
@@ -169,27 +185,28 @@ fn ask(url: &str, token: Option<&str>, range: Option<(u64, &str)>) -> Result<Res
     let response = match request.call() {
         Ok(response) => response,
         Err(err @ (ureq::Error::BadUri(_) | ureq::Error::TooManyRedirects)) => {
-            return Err(Refusal::Final(anyhow!(transport_error(err))));
+            return Err(HttpRefusal::Permanent(anyhow!(transport_error(err))));
         }
-        Err(err) => return Err(Refusal::Passing(anyhow!(transport_error(err)), None)),
+        Err(err) => return Err(HttpRefusal::Transient(anyhow!(transport_error(err)), None)),
     };
     let status = response.status();
     if status.is_success() {
         Ok(response)
     } else if is_transient(status) {
-        Err(Refusal::Passing(anyhow!("the server answers {status}"), retry_after(&response)))
+        Err(HttpRefusal::Transient(anyhow!("the server answers {status}"), retry_after(&response)))
     } else {
-        Err(Refusal::Final(anyhow!("the server answers {status}")))
+        Err(HttpRefusal::Permanent(anyhow!("the server answers {status}")))
     }
 }
 
-/// Waits before the next attempt, or gives up with the last error.
+/// Waits before the next attempt, or fails with the last error if there were
+/// enough.
 fn pause(url: &str, attempts: &mut u32, err: anyhow::Error, asked: Option<Duration>) -> Result<()> {
     *attempts += 1;
     if *attempts >= ATTEMPTS {
         return Err(err.context(format!("given up after {ATTEMPTS} attempts")));
     }
-    messages::detail(&format!("{url}: {err}; trying again"));
+    messages::detail(&format!("{url}: {err}; retrying"));
     let backed_off = FIRST_WAIT * 2_u32.pow(*attempts - 1);
     std::thread::sleep(asked.unwrap_or(backed_off).min(LONGEST_WAIT));
     Ok(())
@@ -203,6 +220,7 @@ fn retry_after(response: &Response<Body>) -> Option<Duration> {
     text(response, header::RETRY_AFTER)?.trim().parse().ok().map(Duration::from_secs)
 }
 
+/// The first offset in `Content-Range: bytes 5-9/10`.
 fn range_start(response: &Response<Body>) -> Option<u64> {
     text(response, header::CONTENT_RANGE)?.strip_prefix("bytes ")?.split('-').next()?.parse().ok()
 }

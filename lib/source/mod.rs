@@ -1,9 +1,21 @@
-//! Names that can be read: one place opens them all.
+//! Opens names for reading. Every input of every tool goes through here.
 //!
-//! `-` is stdin; `pipe:COMMAND` the output of a shell command; `http://` and `https://` are
-//! fetched, and resumed when the connection drops; `s3://`, `gs://` and `az://` are object stores,
-//! `hf://` is the Hugging Face hub; any `SCHEME://` is handed to the command in `GOPEN_<SCHEME>`, if
-//! there is one, where `{}` stands for the name; all else is a path.
+//! | name | what is read |
+//! |---|---|
+//! | `-` | stdin |
+//! | `pipe:COMMAND` | the output of a shell command, which must succeed |
+//! | `http://…`, `https://…` | fetched, and resumed if the connection drops |
+//! | `s3://…`, `gs://…`, `az://…` | an object (see [`crate::store`]) |
+//! | `hf://datasets/OWNER/NAME[@REVISION]/PATH` | a file of the Hugging Face hub |
+//! | `SCHEME://…` with `GOPEN_<SCHEME>` set | the output of that command, with `{}` replaced by the name |
+//! | `file:PATH`, anything else | a file |
+//!
+//! Commands of `GOPEN_…` take precedence over the clients above.
+//!
+//! Readers returned here block, count their bytes for the progress display, and
+//! retry interrupted calls. Everything that goes wrong while reading, including
+//! a failed command, is an error of `read`: data followed by a clean end is
+//! complete.
 
 pub mod expand;
 mod hf;
@@ -21,27 +33,46 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::compression;
 use crate::location;
 use crate::messages::progress;
-use crate::run::shell::Process;
+use crate::run::shell::ShellProcess;
 #[cfg(feature = "stores")]
 use crate::store;
 
-/// Pipes are made this large where the kernel grants it: fewer switches between stages.
+/// The size of pipes, if the kernel grants it: fewer context switches between
+/// the stages of a pipeline.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Opens a name for reading, decompressed.
+/// Opens a name for reading, decompressed. The compression is detected from the
+/// data.
+///
+/// # Errors
+///
+/// The name does not exist, is a directory, is the file that the run writes to,
+/// has a scheme without a client, or its server refuses. The error does not
+/// contain the name: callers add it.
+///
+/// ```
+/// use std::io::Read;
+///
+/// let mut text = String::new();
+/// tarpipe::source::open("pipe:echo hello | gzip")?.read_to_string(&mut text)?;
+/// assert_eq!(text, "hello\n");
+/// # anyhow::Ok(())
+/// ```
 pub fn open(name: &str) -> Result<Box<dyn Read + Send>> {
     Ok(compression::decoder_for(location::path_of(name), open_raw(name)?)?)
 }
 
-/// Opens a name for reading, as it is stored.
+/// Opens a name for reading as it is stored, without decompressing it. Fails as
+/// [`open`] does.
 pub fn open_raw(name: &str) -> Result<Box<dyn Read + Send>> {
-    Ok(Box::new(Patient(progress::Counted(open_uncounted(name)?))))
+    Ok(Box::new(RetryInterrupted(progress::Counted(open_uncounted(name)?))))
 }
 
-/// Makes an interrupted call again. Not every reader above does, those of CSV among them.
-struct Patient<R>(R);
+/// Restarts interrupted calls. Not every reader above does, those of CSV among
+/// them.
+struct RetryInterrupted<R>(R);
 
-impl<R: Read> Read for Patient<R> {
+impl<R: Read> Read for RetryInterrupted<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.0.read(buf) {
@@ -52,6 +83,7 @@ impl<R: Read> Read for Patient<R> {
     }
 }
 
+/// Chooses the client by the name.
 fn open_uncounted(name: &str) -> Result<Box<dyn Read + Send>> {
     if name == "-" {
         return stdin();
@@ -63,17 +95,18 @@ fn open_uncounted(name: &str) -> Result<Box<dyn Read + Send>> {
         return Ok(Box::new(Piped::start(&script)?));
     }
     match location::scheme(name) {
-        Some("http" | "https") => Ok(Box::new(http::Download::start(name, None)?)),
+        Some("http" | "https") => Ok(Box::new(http::HttpDownload::start(name, None)?)),
         Some("hf") => open_on_hub(name),
         #[cfg(feature = "stores")]
-        Some("s3" | "gs" | "az") => Ok(Box::new(store::Download::start(name)?)),
+        Some("s3" | "gs" | "az") => Ok(Box::new(store::ObjectDownload::start(name)?)),
         Some(scheme) if scheme != "file" => bail!(location::no_client("GOPEN", scheme)),
         _ => Ok(Box::new(open_file(location::path_of(name))?)),
     }
 }
 
-/// Starts to read the beginning of a name that will be opened soon. Only object stores are read
-/// ahead, and only a few; for all others it does nothing.
+/// Starts reading a name that will be opened soon, in the background. Only
+/// objects are prefetched, and only a few; for other names it does nothing.
+/// Errors are reported when the name is opened.
 #[cfg(feature = "stores")]
 pub fn prefetch(name: &str) {
     if location::is_object(name) && location::command_for("GOPEN", name).is_none() {
@@ -81,17 +114,19 @@ pub fn prefetch(name: &str) {
     }
 }
 
-/// Does nothing: there are no object stores in this build.
+/// Does nothing: this build has no object stores.
 #[cfg(not(feature = "stores"))]
 pub fn prefetch(_name: &str) {}
 
-/// Whether a name gives the same bytes when it is opened once more, at no great cost.
+/// Returns true if a name gives the same bytes when it is opened again, at no
+/// great cost: files and objects, but not stdin, commands and web servers.
 pub fn can_be_read_again(name: &str) -> bool {
     let is_stored = cfg!(feature = "stores") && location::is_object(name);
     is_stored || std::path::Path::new(location::path_of(name)).is_file()
 }
 
-/// How many bytes the name holds as stored, where that costs nothing to know.
+/// The stored size of a name if it costs nothing to find out, that is, for
+/// regular files (also as stdin). None for everything else.
 pub fn stored_bytes(name: &str) -> Option<u64> {
     if name == "-" {
         let stdin = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
@@ -108,13 +143,15 @@ fn stdin() -> Result<Box<dyn Read + Send>> {
     Ok(Box::new(stdin))
 }
 
+/// Opens a file of the Hugging Face hub.
 fn open_on_hub(name: &str) -> Result<Box<dyn Read + Send>> {
-    let hf::Location { url, token } = hf::locate(name)?;
-    let hint = if token.is_some() { "" } else { " (without a token: set HF_TOKEN for private datasets)" };
-    let download = http::Download::start(&url, token);
+    let hf::HubFile { url, token } = hf::locate(name)?;
+    let hint = if token.is_some() { "" } else { " (no token: set HF_TOKEN for private datasets)" };
+    let download = http::HttpDownload::start(&url, token);
     Ok(Box::new(download.map_err(|err| anyhow!("{err:#}{hint}"))?))
 }
 
+/// Opening a directory succeeds, and only reading it would fail.
 fn open_file(path: &str) -> Result<File> {
     let file = File::open(path)?;
     if file.metadata()?.is_dir() {
@@ -124,19 +161,21 @@ fn open_file(path: &str) -> Result<File> {
     Ok(file)
 }
 
-/// Files other than stdout that are written to in place.
+/// Files other than stdout that are being written in place.
 static OUTPUTS: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
 
 /// Device and inode of a regular file.
 type FileId = (u64, u64);
 
-/// Remembers a file that is written to in place, so that it is not read as well.
+/// Remembers a file that is written in place, so that it is not read as well.
 pub(crate) fn note_output(file: &File) -> Result<()> {
     OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner).extend(file_id(file)?);
     Ok(())
 }
 
-/// An error when `file` is what the run writes to: it would read its own output, without end.
+/// Fails if `file` is one that the run writes to in place (stdout or
+/// `/dev/fd/N`): it would read its own output forever. Outputs created with
+/// `-o` are not affected, since they replace the file only at the end.
 pub fn refuse_output(file: &File) -> Result<()> {
     let Some(id) = file_id(file)? else { return Ok(()) };
     let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -146,9 +185,9 @@ pub fn refuse_output(file: &File) -> Result<()> {
         return Ok(());
     }
     if file.metadata()?.len() == 0 {
-        bail!("is also the output, and the shell has emptied it (use -o, which replaces a file when it is whole)");
+        bail!("is also the output, and the shell has truncated it (use -o, which replaces a file once it is complete)");
     }
-    bail!("is also the output (use -o, which replaces a file when it is whole)");
+    bail!("is also the output (use -o, which replaces a file once it is complete)");
 }
 
 fn file_id(file: &File) -> Result<Option<FileId>> {
@@ -156,20 +195,22 @@ fn file_id(file: &File) -> Result<Option<FileId>> {
     Ok(found.is_file().then(|| (found.dev(), found.ino())))
 }
 
-/// Asks for a larger buffer if this is a pipe. Refusal costs only speed.
+/// Enlarges the buffer of a pipe. Failure costs only speed, and other files are
+/// left alone.
 pub(crate) fn widen_pipe(pipe: impl AsFd) {
     _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
 }
 
-/// The output of a command. Its exit status is part of reading it to the end.
+/// The output of a command. Reading its end waits for the command and checks
+/// its exit status.
 struct Piped {
     stdout: std::process::ChildStdout,
-    process: Option<Process>,
+    process: Option<ShellProcess>,
 }
 
 impl Piped {
     fn start(script: &str) -> Result<Self> {
-        let (process, stdout) = Process::reading(script).context("pipe:")?;
+        let (process, stdout) = ShellProcess::reading(script).context("pipe:")?;
         widen_pipe(&stdout);
         Ok(Piped { stdout, process: Some(process) })
     }
@@ -199,7 +240,7 @@ mod tests {
                 if self.0 == 3 { Ok(buf.len()) } else { Err(io::ErrorKind::Interrupted.into()) }
             }
         }
-        assert_eq!(Patient(Interrupted(0)).read(&mut [0; 5]).unwrap(), 5);
+        assert_eq!(RetryInterrupted(Interrupted(0)).read(&mut [0; 5]).unwrap(), 5);
     }
 
     #[test]

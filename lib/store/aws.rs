@@ -1,4 +1,4 @@
-//! S3, Amazon's and everyone else's.
+//! The client of S3, Amazon's and compatible ones.
 
 use std::sync::Arc;
 
@@ -8,11 +8,13 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as Key, resolve_bucke
 use super::client::{Bucket, options, retries};
 use super::error::explain;
 use super::profile::Profile;
-use super::telling::Telling;
-use super::{endpoint, instance, runtime};
+use super::retry_log::LoggingConnector;
+use super::{endpoint, metadata_service, runtime};
 
-/// A client with what the environment says, else the profile, else the machine's role; without
-/// any of these the bucket is read as a public one.
+/// Creates the client of a bucket. Credentials come from the environment, else
+/// from the profile, else from the role of the container or the machine;
+/// without any, the bucket is accessed anonymously. The region is looked up if
+/// it is not configured.
 pub(super) fn bucket(name: &str) -> Result<Bucket> {
     let profile = Profile::load()?;
     let mut builder = from_environment().with_bucket_name(name);
@@ -36,13 +38,13 @@ pub(super) fn bucket(name: &str) -> Result<Bucket> {
         builder = builder.with_region(region_of(name)?);
     }
     let builder = builder.with_skip_signature(anonymous).with_client_options(options).with_retry(retries());
-    let store = builder.with_http_connector(Telling).build().map_err(|err| explain(err, None))?;
+    let store = builder.with_http_connector(LoggingConnector).build().map_err(|err| explain(err, None))?;
     Ok(Bucket { store: Arc::new(store), anonymous: anonymous.then_some(HINT) })
 }
 
-const HINT: &str = "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE";
+const HINT: &str = "no credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE";
 
-/// What the variables say; empty ones say nothing.
+/// The settings in AWS_* variables; empty ones are ignored.
 fn from_environment() -> AmazonS3Builder {
     let text =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -53,23 +55,25 @@ fn from_environment() -> AmazonS3Builder {
     })
 }
 
+/// The endpoint of the environment, then that of the profile.
 fn configured_endpoint(builder: &AmazonS3Builder, profile: &Profile) -> Option<String> {
     let value = |key| builder.get_config_value(&key);
     value(Key::S3Endpoint).or_else(|| value(Key::Endpoint)).or_else(|| profile.endpoint())
 }
 
+/// Whether AWS_SKIP_SIGNATURE asks for anonymous access.
 fn is_asked_for_none(builder: &AmazonS3Builder) -> bool {
     builder.get_config_value(&Key::SkipSignature).is_some_and(|value| value == "true")
 }
 
-/// Whether a container or the machine has a role.
+/// Whether the container or the machine has a role.
 fn finds_role(builder: &AmazonS3Builder) -> bool {
     let given = [Key::WebIdentityTokenFile, Key::ContainerCredentialsRelativeUri, Key::ContainerCredentialsFullUri];
     given.iter().any(|key| builder.get_config_value(key).is_some())
-        || instance::is_amazon(builder.get_config_value(&Key::MetadataEndpoint).as_deref())
+        || metadata_service::is_amazon(builder.get_config_value(&Key::MetadataEndpoint).as_deref())
 }
 
-/// Amazon answers for a bucket only in its own region, and tells which that is.
+/// Asks Amazon for the region of a bucket: requests are answered only there.
 fn region_of(bucket: &str) -> Result<String> {
     let (name, options) = (bucket.to_owned(), options(None));
     let asked = runtime::wait(async move { resolve_bucket_region(&name, &options).await })?;

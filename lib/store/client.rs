@@ -1,4 +1,5 @@
-//! The clients of buckets, one each, made when the first of its names is opened.
+//! Clients of buckets: one per bucket and process, created when the first of
+//! its names is opened.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,27 +13,28 @@ use object_store::multipart::MultipartStore;
 use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig, StaticCredentialProvider};
 
 use super::error::explain;
-use super::telling::Telling;
-use super::{aws, endpoint, instance};
+use super::retry_log::LoggingConnector;
+use super::{aws, endpoint, metadata_service};
 
-/// How often a request is sent before it is given up; AWS_MAX_ATTEMPTS, as for Amazon's own clients.
+/// How often a request is sent before it fails; AWS_MAX_ATTEMPTS overrides it,
+/// as for Amazon's own clients.
 const ATTEMPTS: usize = 8;
-/// A connection that says nothing for so long is taken for dropped. A part of an upload has to be
-/// through in that time.
+/// A connection without any data for this long is considered dropped. One part
+/// of an upload has to be sent in this time.
 const STALL: Duration = Duration::from_secs(120);
 
-/// All that a store can do.
-pub(super) trait Store: ObjectStore + MultipartStore + PaginatedListStore {}
-impl<T: ObjectStore + MultipartStore + PaginatedListStore> Store for T {}
+/// Everything that we need of a store.
+pub(super) trait StoreClient: ObjectStore + MultipartStore + PaginatedListStore {}
+impl<T: ObjectStore + MultipartStore + PaginatedListStore> StoreClient for T {}
 
-/// A bucket and how it is reached.
+/// A bucket and its client.
 pub(super) struct Bucket {
-    pub(super) store: Arc<dyn Store>,
-    /// What to do about a refusal, where no credentials were found.
+    pub(super) store: Arc<dyn StoreClient>,
+    /// The hint for refusals, if no credentials were found.
     pub(super) anonymous: Option<&'static str>,
 }
 
-/// The client of a bucket.
+/// The client of a bucket, created on first use.
 pub(super) fn bucket(scheme: &str, name: &str) -> Result<Arc<Bucket>> {
     static BUCKETS: Mutex<BTreeMap<String, Arc<Bucket>>> = Mutex::new(BTreeMap::new());
     let mut buckets = BUCKETS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +42,7 @@ pub(super) fn bucket(scheme: &str, name: &str) -> Result<Arc<Bucket>> {
     if let Some(bucket) = buckets.get(&full) {
         return Ok(Arc::clone(bucket));
     }
-    // Fails only where a provider is there already, which will do.
+    // Fails only if a provider is installed already, which will do.
     _ = rustls::crypto::ring::default_provider().install_default();
     let made = match scheme {
         "s3" => aws::bucket(name)?,
@@ -52,6 +54,7 @@ pub(super) fn bucket(scheme: &str, name: &str) -> Result<Arc<Bucket>> {
     Ok(made)
 }
 
+/// Application default credentials are looked for where gcloud stores them.
 fn google(name: &str) -> Result<Bucket> {
     let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(name);
     let emulator = std::env::var("STORAGE_EMULATOR_HOST").ok().filter(|host| !host.is_empty());
@@ -66,25 +69,26 @@ fn google(name: &str) -> Result<Bucket> {
         || builder.get_config_value(&GoogleConfigKey::ApplicationCredentials).is_some()
         || builder.get_config_value(&GoogleConfigKey::BearerToken).is_some()
         || has_application_default();
-    let anonymous = asked || emulator.is_some() || (!given && !instance::is_google());
+    let anonymous = asked || emulator.is_some() || (!given && !metadata_service::is_google());
     if anonymous {
-        // Some requests ask for a token all the same; better an empty one than a search for the machine's.
+        // Some requests want a token all the same; an empty one avoids looking for the machine's.
         let nobody = StaticCredentialProvider::new(GcpCredential { bearer: String::new() });
         builder = builder.with_skip_signature(true).with_credentials(Arc::new(nobody));
     }
-    let builder = builder.with_client_options(options(url)).with_retry(retries()).with_http_connector(Telling);
-    let hint = "no credentials were found: set GOOGLE_APPLICATION_CREDENTIALS";
+    let builder = builder.with_client_options(options(url)).with_retry(retries()).with_http_connector(LoggingConnector);
+    let hint = "no credentials found: set GOOGLE_APPLICATION_CREDENTIALS";
     let store = Arc::new(builder.build().map_err(|err| explain(err, None))?);
     Ok(Bucket { store, anonymous: anonymous.then_some(hint) })
 }
 
-/// Whether `gcloud auth application-default login` has left its file.
+/// Whether `gcloud auth application-default login` has stored credentials.
 fn has_application_default() -> bool {
     let config = std::env::var_os("CLOUDSDK_CONFIG").map(Into::into);
     let config = config.or_else(|| std::env::home_dir().map(|home| home.join(".config/gcloud")));
     config.is_some_and(|folder: std::path::PathBuf| folder.join("application_default_credentials.json").exists())
 }
 
+/// The account has no default: without a name there is no address to ask.
 fn azure(name: &str) -> Result<Bucket> {
     let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(name);
     if let Some(url) = endpoint() {
@@ -93,19 +97,20 @@ fn azure(name: &str) -> Result<Bucket> {
     let value = |builder: &MicrosoftAzureBuilder, key| builder.get_config_value(&key);
     let emulated = value(&builder, AzureConfigKey::UseEmulator).is_some_and(|value| value == "true");
     if value(&builder, AzureConfigKey::AccountName).is_none() && !emulated {
-        bail!("no account is named (set AZURE_STORAGE_ACCOUNT_NAME)");
+        bail!("missing storage account (set AZURE_STORAGE_ACCOUNT_NAME)");
     }
     let url = value(&builder, AzureConfigKey::Endpoint).or_else(|| emulated.then(|| "http://".into()));
     let given = AZURE_CREDENTIALS.iter().any(|name| std::env::var_os(name).is_some());
     let asked = value(&builder, AzureConfigKey::SkipSignature).is_some_and(|value| value == "true");
-    let anonymous = asked || (!given && !emulated && !instance::is_azure());
+    let anonymous = asked || (!given && !emulated && !metadata_service::is_azure());
     builder = builder.with_skip_signature(anonymous);
-    let builder = builder.with_client_options(options(url)).with_retry(retries()).with_http_connector(Telling);
-    let hint = "no credentials were found: set AZURE_STORAGE_ACCOUNT_KEY";
+    let builder = builder.with_client_options(options(url)).with_retry(retries()).with_http_connector(LoggingConnector);
+    let hint = "no credentials found: set AZURE_STORAGE_ACCOUNT_KEY";
     let store = Arc::new(builder.build().map_err(|err| explain(err, None))?);
     Ok(Bucket { store, anonymous: anonymous.then_some(hint) })
 }
 
+/// Variables that mean that there are credentials of some kind.
 const AZURE_CREDENTIALS: [&str; 10] = [
     "AZURE_STORAGE_ACCOUNT_KEY",
     "AZURE_STORAGE_ACCESS_KEY",
@@ -119,18 +124,19 @@ const AZURE_CREDENTIALS: [&str; 10] = [
     "IDENTITY_ENDPOINT",
 ];
 
-/// How requests are sent. Plain HTTP only where the endpoint says so.
+/// How requests are sent. Plain HTTP is used only if the endpoint says so.
 pub(super) fn options(endpoint: Option<String>) -> ClientOptions {
     ClientOptions::new()
         .with_allow_http(endpoint.is_some_and(|url| url.starts_with("http://")))
         .with_user_agent(HeaderValue::from_static(concat!("tarpipe/", env!("CARGO_PKG_VERSION"))))
-        .with_http1_only() // many connections are faster than many streams of one
+        .with_http1_only() // several connections are faster than several streams of one
         .with_timeout_disabled()
         .with_connect_timeout(Duration::from_secs(20))
         .with_read_timeout(STALL)
 }
 
-/// When requests are sent again: on 5xx, 429, 408 and dropped connections, with growing pauses.
+/// When requests are repeated: after 5xx, 429, 408 and dropped connections,
+/// with increasing delays.
 pub(super) fn retries() -> RetryConfig {
     let attempts = std::env::var("AWS_MAX_ATTEMPTS").ok().and_then(|text| text.parse().ok()).unwrap_or(ATTEMPTS);
     let backoff = BackoffConfig { init_backoff: Duration::from_millis(250), ..BackoffConfig::default() };

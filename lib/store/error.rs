@@ -1,10 +1,12 @@
-//! What went wrong with a store, in one line of our own words. The client's own texts repeat
-//! addresses, which may hold signatures, and whole documents.
+//! Error messages of stores, in one line of plain English. The messages of the
+//! client repeat addresses, which may contain signatures, and whole XML
+//! documents.
 
 use anyhow::{Result, anyhow};
 use object_store::Error;
 
-/// The error of a request; `anonymous` says what to do where it went without credentials.
+/// Explains the error of a request. `anonymous` is the hint to add to a refusal
+/// if the request was sent without credentials.
 pub(super) fn explain(err: Error, anonymous: Option<&str>) -> anyhow::Error {
     let text = full_text(&err);
     let code = between(&text, "<Code>", "</Code>").unwrap_or_default();
@@ -27,17 +29,19 @@ pub(super) fn explain(err: Error, anonymous: Option<&str>) -> anyhow::Error {
     }
 }
 
-/// The result of a request, its error explained.
+/// The result of a request with its error explained.
 pub(super) fn explained<T>(result: object_store::Result<T>, anonymous: Option<&str>) -> Result<T> {
     result.map_err(|err| explain(err, anonymous))
 }
 
-/// Whether a server answers a range of an empty object with a refusal, or ignores ranges.
+/// Whether the server refused a range because the object is empty, or ignored
+/// it.
 pub(super) fn is_about_the_range(err: &Error) -> bool {
     let text = full_text(err);
     text.contains("status code: 416") || text.contains("InvalidRange") || text.contains("non-partial response")
 }
 
+/// The error with all its causes, without repetitions.
 fn full_text(err: &Error) -> String {
     let mut text = err.to_string();
     let mut source = std::error::Error::source(err);
@@ -51,6 +55,8 @@ fn full_text(err: &Error) -> String {
     text
 }
 
+/// The status, the cause of a failed connection, or the last cause of any other
+/// error.
 fn other(text: &str) -> String {
     let attempts = between(text, ", after ", " retries").and_then(|n| n.parse::<u32>().ok());
     let given_up = attempts.map_or(String::new(), |n| format!(", given up after {} attempts", n + 1));

@@ -1,4 +1,5 @@
-//! What is in a bucket: all that starts with a prefix, all that a pattern matches.
+//! Lists the objects of a bucket: those with a prefix, or those that match a
+//! pattern.
 
 use anyhow::{Context, Result, bail};
 use glob::{MatchOptions, Pattern};
@@ -9,23 +10,24 @@ use super::error::explained;
 use super::{client, runtime, split};
 use crate::location;
 
-/// Wildcards that stop at slashes, as in a shell.
+/// Wildcards do not match slashes, as in a shell.
 const MATCHING: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
-/// Whether a name stands for several objects: it has a wildcard, or ends with a slash.
+/// Returns true if a name stands for several objects: it contains a wildcard or
+/// ends with a slash.
 pub(crate) fn is_pattern(name: &str) -> bool {
     location::is_object(name)
         && split(name).is_ok_and(|(_, _, key)| first_wildcard(key).is_some() || key.ends_with('/'))
 }
 
-/// The names that a pattern matches, or all below a name that ends with a slash, sorted. None at
-/// all is an error.
+/// The names that match a pattern, or all names below one that ends with a
+/// slash, sorted. Fails if there are none.
 pub(crate) fn expand(name: &str) -> Result<Vec<String>> {
     let (scheme, bucket, key) = split(name)?;
     let start = first_wildcard(key).unwrap_or(key.len());
     let (prefix, rest) = key.split_at(start);
-    // A pattern that ends in the same folder does not look into those below.
+    // If there is no slash after the first wildcard, folders below need not be listed.
     let delimiter = (!rest.is_empty() && !rest.contains('/')).then_some("/");
     let mut keys: Vec<String> =
         list_keys(scheme, bucket, prefix, delimiter)?.into_iter().map(|found| found.0).collect();
@@ -33,16 +35,16 @@ pub(crate) fn expand(name: &str) -> Result<Vec<String>> {
         let pattern = Pattern::new(key)?;
         keys.retain(|key| pattern.matches_with(key, MATCHING));
     }
-    keys.retain(|key| !key.ends_with('/')); // folders that some tools mark by empty objects
+    keys.retain(|key| !key.ends_with('/')); // empty objects that some tools create for folders
     if keys.is_empty() {
-        bail!("no object there");
+        bail!("no matching objects");
     }
     keys.sort_unstable();
     Ok(keys.into_iter().map(|key| format!("{scheme}://{bucket}/{key}")).collect())
 }
 
-/// Names and sizes of all objects whose names start with `prefix`: one listing, a request for each
-/// thousand of them.
+/// Names and sizes of all objects whose names start with `prefix`. Costs one
+/// request per thousand objects; the result is held in memory.
 pub(crate) fn list(prefix: &str) -> Result<Vec<(String, u64)>> {
     let (scheme, bucket, key) = split(prefix)?;
     let found = list_keys(scheme, bucket, key, None)?;
@@ -53,6 +55,7 @@ fn first_wildcard(key: &str) -> Option<usize> {
     key.find(['*', '?', '['])
 }
 
+/// Lists one page after another.
 fn list_keys(scheme: &str, bucket: &str, prefix: &str, delimiter: Option<&'static str>) -> Result<Vec<(String, u64)>> {
     let bucket = client::bucket(scheme, bucket)?;
     let (mut found, mut page) = (Vec::new(), None);

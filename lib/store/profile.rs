@@ -1,4 +1,5 @@
-//! The profile in ~/.aws/config and ~/.aws/credentials that AWS_PROFILE names.
+//! The AWS profile in ~/.aws/config and ~/.aws/credentials that AWS_PROFILE
+//! selects.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,11 +8,11 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use object_store::aws::AmazonS3Builder;
 
-use super::keys::Command;
+use super::credential_process::CredentialProcess;
 use crate::run::shell::quote;
 
-/// What the two files say of a profile; the credentials file counts first. Indented lines below
-/// `s3 =` are kept as `s3.KEY`.
+/// The settings of a profile in both files; the credentials file takes
+/// precedence. Indented lines below `s3 =` are stored as `s3.KEY`.
 #[derive(Debug, Default)]
 pub(super) struct Profile {
     name: String,
@@ -19,7 +20,8 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// Reads the files that are there. A profile that was asked for by name must be in one.
+    /// Reads the files, as far as they exist. Fails if a profile was selected
+    /// by name and neither file has it.
     pub(super) fn load() -> Result<Self> {
         let variable = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
         let asked = variable("AWS_PROFILE").or_else(|| variable("AWS_DEFAULT_PROFILE"));
@@ -33,6 +35,8 @@ impl Profile {
         Ok(found)
     }
 
+    /// Combines the section of the profile in both files, and the services that
+    /// it refers to.
     fn parse(name: &str, config: &str, credentials: &str) -> Self {
         let title = if name == "default" { "default".into() } else { format!("profile {name}") };
         let mut settings = section(config, &title);
@@ -44,15 +48,18 @@ impl Profile {
         Profile { name: name.into(), settings }
     }
 
+    /// A setting, by its lower-case name.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.settings.get(key).map(String::as_str)
     }
 
+    /// The endpoint for S3, or else the one for all services.
     pub(super) fn endpoint(&self) -> Option<String> {
         self.get("s3.endpoint_url").or_else(|| self.get("endpoint_url")).map(str::to_owned)
     }
 
-    /// The builder with the profile's keys, if it has any.
+    /// Adds the profile's credentials to the builder, if it has any. May run a
+    /// command.
     pub(super) fn add_keys(&self, builder: AmazonS3Builder) -> Result<AmazonS3Builder> {
         if let (Some(key), Some(secret)) = (self.get("aws_access_key_id"), self.get("aws_secret_access_key")) {
             let builder = builder.with_access_key_id(key).with_secret_access_key(secret);
@@ -63,14 +70,14 @@ impl Profile {
         }
         match self.command() {
             Some(script) => {
-                let keys = Command::start(script).with_context(|| format!("profile '{}'", self.name))?;
+                let keys = CredentialProcess::start(script).with_context(|| format!("profile '{}'", self.name))?;
                 Ok(builder.with_credentials(Arc::new(keys)))
             }
             None => Ok(builder),
         }
     }
 
-    /// What to run for keys that are not in the files.
+    /// The command that provides credentials that are not in the files.
     fn command(&self) -> Option<String> {
         if let Some(script) = self.get("credential_process") {
             return Some(script.to_owned());
@@ -80,7 +87,7 @@ impl Profile {
         elsewhere.then(|| format!("aws configure export-credentials --format process --profile {}", quote(&self.name)))
     }
 
-    /// Whether the profile leads to keys.
+    /// Whether the profile provides credentials.
     pub(super) fn has_keys(&self) -> bool {
         self.get("aws_access_key_id").is_some() || self.command().is_some()
     }
@@ -91,7 +98,7 @@ fn read(named: Option<String>, usual: &str) -> String {
     path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default()
 }
 
-/// The settings under `[title]`.
+/// The settings in the section `[title]`.
 fn section(text: &str, title: &str) -> BTreeMap<String, String> {
     let (mut inside, mut group, mut settings) = (false, String::new(), BTreeMap::new());
     for line in text.lines() {

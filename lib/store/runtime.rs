@@ -1,4 +1,5 @@
-//! The one runtime that stores run on, started by the first that is opened.
+//! The tokio runtime of the stores, started when the first name of a store is
+//! opened.
 
 use std::fs::File;
 use std::future::Future;
@@ -9,9 +10,10 @@ use anyhow::{Context, Result, anyhow};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-/// Hashing and copying of a fast network's bytes fit on two.
+/// Two threads suffice for hashing and copying at the speed of a fast network.
 const THREADS: usize = 2;
 
+/// Starts the runtime on first use.
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static STARTING: Mutex<()> = Mutex::new(());
@@ -26,7 +28,8 @@ fn runtime() -> Result<&'static Runtime> {
     Ok(RUNTIME.get_or_init(|| built))
 }
 
-/// A runtime takes some descriptors, and panics where it cannot have all of them.
+/// Checks that there are file descriptors left: tokio panics if it cannot get
+/// the ones it needs.
 fn expect_descriptors() -> io::Result<()> {
     let taken: io::Result<Vec<File>> = (0..8).map(|_| File::open("/dev/null")).collect();
     taken.map(drop)
@@ -37,10 +40,10 @@ pub(super) fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 's
     Ok(runtime()?.spawn(task))
 }
 
-/// Runs a task to its end. Unlike tokio's `block_on` it may be called from anywhere, the threads
-/// of another runtime included.
+/// Runs a task to its end and returns its result. Unlike tokio's `block_on` it
+/// can be called from any thread, those of another runtime included.
 pub(super) fn wait<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> Result<T> {
     let (sender, receiver) = crossbeam_channel::bounded(1);
     spawn(async move { _ = sender.send(task.await) })?;
-    receiver.recv().map_err(|_| anyhow!("the client of the store panicked"))
+    receiver.recv().map_err(|_| anyhow!("the store client panicked"))
 }

@@ -1,5 +1,5 @@
-//! An object written as a stream: in parts that are sent while the next is filled, completed at
-//! the end. Until then there is nothing under its name.
+//! Objects as writable streams: uploaded in parts, which are sent while the
+//! next one is filled, and completed at the end. Until then there is no object.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -15,30 +15,35 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use super::error::explained;
-use super::record::Record;
-use super::{Place, record, runtime};
+use super::upload_marker::UploadMarker;
+use super::{ObjectLocation, runtime, upload_marker};
 use crate::run::signals;
 
-/// Parts are of one size, as some stores demand; S3 takes 10,000 of them, 78 GB in all.
+/// All parts have the same size, as some stores require; S3 accepts 10,000 of
+/// them, 78 GB in all.
 const PART: usize = 8 << 20;
-/// Parts of all uploads together that are under way.
+/// How many parts of all uploads together are being sent: 48 MB.
 const UNDER_WAY: usize = 6;
-/// A server that does not answer does not keep us from ending.
+/// How long to wait for a server to confirm that an upload was aborted, so that
+/// one that does not respond cannot keep us from ending.
 const ABORT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long parts may take to arrive before an upload is aborted: a server may keep one that arrives later.
+/// How long parts may take to arrive before an upload is aborted: a server may
+/// keep a part that arrives later.
 const LAST_PARTS: Duration = Duration::from_millis(500);
 
-/// An upload. Dropped before [`Upload::finish`], it is aborted.
-pub(crate) struct Upload {
+/// An upload in progress. It is aborted if it is dropped before
+/// [`ObjectUpload::finish`]. An object of at most one part is sent by a single
+/// request at the end.
+pub(crate) struct ObjectUpload {
     name: String,
-    place: Place,
+    place: ObjectLocation,
     buf: Vec<u8>,
-    parts: Option<Parts>,
+    parts: Option<MultipartUpload>,
 }
 
-/// An upload that has grown over one part.
-struct Parts {
+/// An upload of more than one part.
+struct MultipartUpload {
     number: u64,
     id: MultipartId,
     sent: usize,
@@ -47,24 +52,26 @@ struct Parts {
     done: BTreeMap<usize, PartId>,
 }
 
-/// What has to be aborted if we end now.
-struct Live {
-    place: Place,
+/// An upload that has to be aborted if the run ends now.
+struct LiveUpload {
+    place: ObjectLocation,
     id: MultipartId,
     tasks: Vec<AbortHandle>,
-    record: Option<Record>,
+    marker: Option<UploadMarker>,
 }
 
-static LIVE: Mutex<BTreeMap<u64, Live>> = Mutex::new(BTreeMap::new());
+static LIVE: Mutex<BTreeMap<u64, LiveUpload>> = Mutex::new(BTreeMap::new());
 
-fn live() -> MutexGuard<'static, BTreeMap<u64, Live>> {
+fn live() -> MutexGuard<'static, BTreeMap<u64, LiveUpload>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Requests under way that make what has to be aborted, or abort it: nobody ends before they do.
+/// The number of requests under way that begin or abort an upload; the process
+/// must not end before they do.
 static BUSY: Mutex<usize> = Mutex::new(0);
 static CALM: Condvar = Condvar::new();
 
+/// Counts itself in [`BUSY`] while it lives.
 struct Busy;
 
 impl Busy {
@@ -85,15 +92,19 @@ fn busy() -> MutexGuard<'static, usize> {
     BUSY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Upload {
+impl ObjectUpload {
+    /// Begins an upload; no request is sent yet. Aborts the uploads of killed
+    /// runs first.
     pub(crate) fn start(name: &str) -> Result<Self> {
         static ON_THE_WAY_OUT: Once = Once::new();
-        ON_THE_WAY_OUT.call_once(|| signals::call_at_end(abort_all));
-        let place = Place::of(name)?;
-        record::abort_abandoned();
-        Ok(Upload { name: name.into(), place, buf: Vec::new(), parts: None })
+        ON_THE_WAY_OUT.call_once(|| signals::on_clean_up(abort_all));
+        let place = ObjectLocation::of(name)?;
+        upload_marker::abort_abandoned();
+        Ok(ObjectUpload { name: name.into(), place, buf: Vec::new(), parts: None })
     }
 
+    /// Takes as much as fits into the current part. Blocks while a part is sent
+    /// if enough are under way; fails if an earlier part did.
     pub(crate) fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         if self.buf.len() == PART {
             self.send_part().map_err(|err| io::Error::other(format!("{err:#}")))?;
@@ -106,7 +117,8 @@ impl Upload {
         Ok(self.buf.len() - before)
     }
 
-    /// Makes the object appear.
+    /// Sends the rest, waits for all parts and completes the upload, so that
+    /// the object appears.
     pub(crate) fn finish(mut self) -> Result<()> {
         if self.parts.is_none() {
             let (place, payload) = (self.place.clone(), PutPayload::from(std::mem::take(&mut self.buf)));
@@ -131,12 +143,13 @@ impl Upload {
         Ok(())
     }
 
-    /// Sends the buffer as a part, once there is room for it on the way.
+    /// Sends the buffer as a part, as soon as fewer than [`UNDER_WAY`] are
+    /// being sent.
     fn send_part(&mut self) -> Result<()> {
         static ROOM: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(UNDER_WAY)));
         let parts = match &mut self.parts {
             Some(parts) => parts,
-            none => none.insert(Parts::begin(&self.name, &self.place)?),
+            none => none.insert(MultipartUpload::begin(&self.name, &self.place)?),
         };
         while let Ok((index, part)) = parts.receiver.try_recv() {
             parts.done.insert(index, part?);
@@ -158,31 +171,34 @@ impl Upload {
     }
 }
 
-impl Parts {
-    fn begin(name: &str, place: &Place) -> Result<Self> {
+impl MultipartUpload {
+    /// Tells the server that an upload begins, and registers it for being
+    /// aborted.
+    fn begin(name: &str, place: &ObjectLocation) -> Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let _busy = Busy::new();
         if signals::is_ending() {
-            bail!("the run was ended");
+            bail!("the run is being ended");
         }
         let asked = place.clone();
         let create = async move { asked.bucket.store.create_multipart(&asked.path).await };
         let id = explained(runtime::wait(create)?, place.bucket.anonymous)?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let record = Record::write(name, &id);
-        live().insert(number, Live { place: place.clone(), id: id.clone(), tasks: Vec::new(), record });
+        let marker = UploadMarker::write(name, &id);
+        live().insert(number, LiveUpload { place: place.clone(), id: id.clone(), tasks: Vec::new(), marker });
         let (sender, receiver) = unbounded();
-        Ok(Parts { number, id, sent: 0, sender, receiver, done: BTreeMap::new() })
+        Ok(MultipartUpload { number, id, sent: 0, sender, receiver, done: BTreeMap::new() })
     }
 
+    /// Waits for any part to arrive.
     fn receive(&mut self) -> Result<()> {
-        let (index, part) = self.receiver.recv().context("a part of the upload was lost")?;
+        let (index, part) = self.receiver.recv().context("the upload lost a part")?;
         self.done.insert(index, part?);
         Ok(())
     }
 }
 
-impl Drop for Upload {
+impl Drop for ObjectUpload {
     fn drop(&mut self) {
         if let Some(live) = self.parts.as_ref().and_then(|parts| live().remove(&parts.number)) {
             live.abort();
@@ -190,7 +206,9 @@ impl Drop for Upload {
     }
 }
 
-impl Live {
+impl LiveUpload {
+    /// Gives parts under way a moment, and then aborts the upload. If that
+    /// fails, its marker stays for the next run.
     fn abort(mut self) {
         let _busy = Busy::new();
         let until = Instant::now() + LAST_PARTS;
@@ -203,30 +221,33 @@ impl Live {
         }
     }
 
+    /// Removes the marker.
     fn forget(self) {
-        if let Some(record) = self.record {
-            record.remove();
+        if let Some(marker) = self.marker {
+            marker.remove();
         }
     }
 }
 
-/// Tells the server to forget an upload; one that it does not know is forgotten.
-pub(super) fn abort(place: Place, id: MultipartId) -> Result<()> {
+/// Tells the server to discard an upload. One that it does not know is
+/// discarded already.
+pub(super) fn abort(place: ObjectLocation, id: MultipartId) -> Result<()> {
     let anonymous = place.bucket.anonymous;
     let abort = async move { place.bucket.store.abort_multipart(&place.path, &id).await };
     let aborted = runtime::wait(async move { tokio::time::timeout(ABORT_PATIENCE, abort).await })?;
-    match aborted.map_err(|_| anyhow!("no answer"))? {
+    match aborted.map_err(|_| anyhow!("no response"))? {
         Err(object_store::Error::NotFound { .. }) => Ok(()),
         aborted => explained(aborted, anonymous),
     }
 }
 
-/// Aborts every upload that is not finished, on the way out of a run that was ended; also those that are just beginning.
+/// Aborts every unfinished upload of a run that is being ended, including those
+/// that are just beginning.
 fn abort_all() {
     let until = Instant::now() + ABORT_PATIENCE;
     loop {
         let all = std::mem::take(&mut *live());
-        all.into_values().for_each(Live::abort);
+        all.into_values().for_each(LiveUpload::abort);
         let busy = busy();
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() || *busy == 0 && live().is_empty() {

@@ -1,4 +1,4 @@
-//! Record batches as rows: what parquet and arrow share.
+//! Record batches as rows, for parquet and arrow.
 
 use anyhow::{Context, Result, anyhow};
 use arrow_array::cast::AsArray;
@@ -8,16 +8,16 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use serde_json::{Map, Value};
 
-use super::{Cell, Column, Flow, Row, Visitor};
-use crate::run::panics::unless_damaged;
+use super::{Cell, Flow, TableColumn, TableRow, Visitor};
+use crate::run::panics::or_damaged;
 
-/// Shows all batches of a table in turn, until the visitor has seen enough.
+/// Visits all batches of a table in turn, until the visitor wants no more.
 pub fn visit_all(
     mut batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
     visitor: &mut dyn Visitor,
 ) -> Result<Flow> {
     let mut row = 1;
-    while let Some(read) = unless_damaged(|| Ok(batches.next())).with_context(|| format!("row {row}"))? {
+    while let Some(read) = or_damaged(|| Ok(batches.next())).with_context(|| format!("row {row}"))? {
         let read = read.map_err(|err| anyhow!("row {row}: {err}"))?;
         if visit(&read, row, visitor)?.is_break() {
             return Ok(Flow::Break(()));
@@ -27,18 +27,18 @@ pub fn visit_all(
     Ok(Flow::Continue(()))
 }
 
-/// Hands the rows of a batch over; the first one has the number `first`.
+/// Visits the rows of a batch; the first one has the number `first`.
 pub fn visit(batch: &RecordBatch, first: u64, visitor: &mut dyn Visitor) -> Result<Flow> {
     let schema = batch.schema();
     let columns: Vec<(&str, Cells<'_>)> = (schema.fields().iter().zip(batch.columns()))
-        .map(|(field, array)| Ok((field.name().as_str(), unless_damaged(|| Cells::new(array))?)))
+        .map(|(field, array)| Ok((field.name().as_str(), or_damaged(|| Cells::new(array))?)))
         .collect::<Result<_>>()
         .with_context(|| format!("row {first}"))?;
     let mut cells = Vec::with_capacity(columns.len());
     for row in 0..batch.num_rows() {
         cells.clear();
         cells.extend(columns.iter().map(|(name, column)| (*name, column.get(row))));
-        if visitor.row(&Row { number: first + row as u64, cells: &cells })?.is_break() {
+        if visitor.row(&TableRow { number: first + row as u64, cells: &cells })?.is_break() {
             return Ok(Flow::Break(()));
         }
     }
@@ -46,12 +46,13 @@ pub fn visit(batch: &RecordBatch, first: u64, visitor: &mut dyn Visitor) -> Resu
 }
 
 /// Names and types of a schema.
-pub fn columns(schema: &Schema) -> Vec<Column> {
-    let column = |field: &Field| Column { name: field.name().clone(), kind: field.data_type().to_string() };
+pub fn columns(schema: &Schema) -> Vec<TableColumn> {
+    let column = |field: &Field| TableColumn { name: field.name().clone(), kind: field.data_type().to_string() };
     schema.fields().iter().map(|field| column(field)).collect()
 }
 
-/// A column ready to be read row by row, without a look at its type for every cell.
+/// A column prepared for access by row, so that its type is not examined for
+/// every cell.
 enum Cells<'a> {
     Text(&'a arrow_array::StringArray),
     LargeText(&'a arrow_array::LargeStringArray),
@@ -63,7 +64,7 @@ enum Cells<'a> {
     Int64(&'a arrow_array::Int64Array),
     Single(&'a arrow_array::Float32Array),
     Float(&'a arrow_array::Float64Array),
-    /// Everything rarer, turned into JSON for the whole batch.
+    /// All rarer types, converted to JSON for the whole batch.
     Json(Vec<String>),
 }
 
@@ -102,8 +103,8 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// One cell of any type as JSON: nested types as arrays and objects, bytes as text where they are
-/// UTF-8 and as base64 where not, dates and decimals as arrow prints them.
+/// Any cell as JSON: nested types as arrays and objects, bytes as text if they
+/// are UTF-8 and as base64 otherwise, dates and decimals as arrow prints them.
 pub fn value(array: &ArrayRef, row: usize) -> Result<Value> {
     if array.is_null(row) {
         return Ok(Value::Null);
@@ -153,6 +154,7 @@ fn list(elements: &ArrayRef) -> Result<Value> {
     (0..elements.len()).map(|at| value(elements, at)).collect::<Result<Vec<_>>>().map(Value::Array)
 }
 
+/// The key may be out of range in a damaged file.
 fn dictionary(array: &ArrayRef, row: usize) -> Result<Value> {
     let dictionary = array.as_any_dictionary();
     let at = *dictionary.normalized_keys().get(row).context("a dictionary key is out of range")?;

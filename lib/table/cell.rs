@@ -1,35 +1,38 @@
-//! A cell: one value of a row, borrowed from where it was decoded.
+//! Cells: single values of a row, borrowed from the block that they were
+//! decoded from.
 
 use std::borrow::Cow;
 
 use base64::Engine;
 use serde_json::Value;
 
-/// One value.
+/// One value of any format.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'a> {
-    /// No value.
+    /// Missing.
     Null,
-    /// True or false.
+    /// A boolean.
     Bool(bool),
     /// A whole number.
     Int(i64),
     /// A whole number that may not fit into `Int`.
     Uint(u64),
-    /// A single-precision number: it prints shorter than the same number widened.
+    /// A single-precision number, kept as such because it prints shorter.
     Single(f32),
-    /// A number.
+    /// A double-precision number.
     Float(f64),
     /// Text.
     Text(&'a str),
-    /// Bytes of any kind. As JSON or text they are text where they are UTF-8, and base64 where not.
+    /// Bytes. In JSON and text they become text if they are UTF-8, and base64
+    /// otherwise.
     Bytes(&'a [u8]),
-    /// Valid JSON text of any kind, on one line: decoded only when somebody looks into it.
+    /// Valid JSON of any type, on one line, not decoded yet.
     Json(&'a str),
 }
 
 impl<'a> Cell<'a> {
-    /// Appends the cell as JSON. Numbers that JSON does not have (NaN) become null.
+    /// Appends the cell as JSON. Numbers that JSON lacks (NaN, infinity) become
+    /// null.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match *self {
             Cell::Null => out.extend_from_slice(b"null"),
@@ -49,7 +52,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The cell as a JSON value.
+    /// The cell as a JSON value. Copies it.
     pub fn to_value(&self) -> Value {
         match *self {
             Cell::Text(text) => Value::from(text),
@@ -64,7 +67,16 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The cell as people would read it; None where there is no value.
+    /// The cell as text, as people would write it: strings without quotes,
+    /// everything else as JSON. None if there is no value.
+    ///
+    /// ```
+    /// use tarpipe::table::Cell;
+    ///
+    /// assert_eq!(Cell::Json(r#""a cat""#).text().as_deref(), Some("a cat"));
+    /// assert_eq!(Cell::Int(7).text().as_deref(), Some("7"));
+    /// assert_eq!(Cell::Null.text(), None);
+    /// ```
     pub fn text(&self) -> Option<Cow<'a, str>> {
         match *self {
             Cell::Null | Cell::Json("null") => None,
@@ -79,7 +91,8 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// What kind of value this is, for people to read.
+    /// The type of the value, for people: `null`, `bool`, `number`, `text`,
+    /// `bytes`, `list` or `object`.
     pub fn kind(&self) -> &'static str {
         match self {
             Cell::Null => "null",
@@ -98,7 +111,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Whether there is no value. Empty text is one.
+    /// Returns true if there is no value. Empty text is a value.
     pub fn is_null(&self) -> bool {
         matches!(self, Cell::Null | Cell::Json("null"))
     }
@@ -119,12 +132,13 @@ fn json_text(json: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether JSON has the text as it stands. Without an early way out the loop runs on whole vectors.
+/// Whether JSON can contain the text unchanged. Without an early exit the loop
+/// is vectorized.
 fn is_plain(text: &str) -> bool {
     !text.bytes().fold(false, |special, byte| special | (byte < b' ') | (byte == b'"') | (byte == b'\\'))
 }
 
-/// Serialising numbers and text into a Vec cannot fail.
+/// Serializing numbers and text into a Vec cannot fail.
 fn append<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     let written = serde_json::to_writer(&mut *out, value);
     debug_assert!(written.is_ok());

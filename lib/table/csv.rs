@@ -1,5 +1,8 @@
-//! csv and tsv, with a header line. The files carry no types: a column whose first rows are
-//! all numbers is a column of numbers, and a cell in it that is none stays text.
+//! csv and tsv with a header line. These formats have no types: a column whose
+//! first 1000 rows contain only numbers is numeric, and any other text in it
+//! later stays text.
+//!
+//! tsv is csv with tabs and without quoting.
 
 use std::io::Read;
 
@@ -7,18 +10,21 @@ use anyhow::{Context, Result, bail};
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 
 use super::text::without_bom;
-use super::{Cell, Columns, Flow, Row, Visitor};
+use super::{Cell, Flow, Projection, TableRow, Visitor};
 
-/// Rows that decide the types of the columns.
+/// The number of rows that determine the types of columns.
 const TYPED_BY: usize = 1000;
 
-struct Column {
+/// A requested column.
+struct CsvColumn {
     at: usize,
     name: String,
     is_number: bool,
 }
 
-pub fn visit(stream: impl Read, delimiter: u8, columns: &Columns, visitor: &mut dyn Visitor) -> Result<Flow> {
+/// Visits all rows. A row with the wrong number of cells, or with invalid
+/// UTF-8, is a bad row; a missing or ambiguous header is an error.
+pub fn visit(stream: impl Read, delimiter: u8, columns: &Projection, visitor: &mut dyn Visitor) -> Result<Flow> {
     let mut reader = ReaderBuilder::new()
         .delimiter(delimiter)
         .quoting(delimiter == b',')
@@ -57,38 +63,43 @@ pub fn visit(stream: impl Read, delimiter: u8, columns: &Columns, visitor: &mut 
     }
 }
 
-fn header(reader: &mut Reader<impl Read>, wanted: &Columns) -> Result<Vec<Column>> {
+/// The requested columns of the header. Names must be unique and UTF-8.
+fn header(reader: &mut Reader<impl Read>, wanted: &Projection) -> Result<Vec<CsvColumn>> {
     let record = reader.byte_headers().context("header")?;
-    let mut columns: Vec<Column> = Vec::new();
+    let mut columns: Vec<CsvColumn> = Vec::new();
     for (at, name) in record.iter().enumerate() {
         let name = if at == 0 { without_bom(name) } else { name };
         let name = std::str::from_utf8(name).context("the header is not UTF-8")?;
         if columns.iter().any(|column| column.name == name) {
-            bail!("column '{name}' stands twice in the header");
+            bail!("column '{name}' appears twice in the header");
         }
-        columns.push(Column { at, name: name.to_owned(), is_number: false });
+        columns.push(CsvColumn { at, name: name.to_owned(), is_number: false });
     }
     columns.retain(|column| wanted.wants(&column.name));
     Ok(columns)
 }
 
+/// Whether a column is numeric: all cells of the first rows are numbers or
+/// empty, and some are numbers.
 fn holds_numbers(at: usize, first: &[csv::Result<ByteRecord>]) -> bool {
     let mut cells =
         first.iter().flatten().filter_map(|record| record.get(at)).filter(|cell| !cell.is_empty()).peekable();
     cells.peek().is_some() && cells.all(|cell| std::str::from_utf8(cell).is_ok_and(|text| number(text).is_some()))
 }
 
+/// Decodes one record, or reports it as bad.
 fn visit_record(
     number: u64,
     read: Result<&ByteRecord, &csv::Error>,
-    columns: &[Column],
+    columns: &[CsvColumn],
     visitor: &mut dyn Visitor,
 ) -> Result<Flow> {
     let record = match read {
         Ok(record) => record,
         Err(err) => match err.kind() {
             ErrorKind::UnequalLengths { expected_len, len, .. } => {
-                return visitor.bad_row(number, &format!("{len} cells where the header has {expected_len}"));
+                return visitor
+                    .bad_row(number, &format!("wrong number of cells: {len}, the header has {expected_len}"));
             }
             _ => bail!("row {number}: {err}"),
         },
@@ -100,7 +111,7 @@ fn visit_record(
         };
         cells.push((column.name.as_str(), cell(text, column.is_number)));
     }
-    visitor.row(&Row { number, cells: &cells })
+    visitor.row(&TableRow { number, cells: &cells })
 }
 
 fn cell(text: &str, is_number: bool) -> Cell<'_> {
@@ -111,7 +122,8 @@ fn cell(text: &str, is_number: bool) -> Cell<'_> {
     }
 }
 
-/// Only what prints back as it stands, so that `007` and `1e400` keep their bytes.
+/// Accepts only numbers that are printed as they were read, so that `007` and
+/// `1e400` stay text.
 fn number(text: &str) -> Option<Cell<'_>> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let starts_well = matches!(digits.as_bytes(), [b'0'] | [b'0', b'.', ..] | [b'1'..=b'9', ..]);
@@ -132,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_prints_back_the_same_is_a_number() {
+    fn only_numbers_that_print_unchanged_are_numbers() {
         for yes in ["0", "-1", "12", "0.25", "-0.5e-3", "1e5", "9223372036854775807"] {
             assert!(number(yes).is_some(), "{yes}");
         }

@@ -1,9 +1,9 @@
-//! The formats of tables, and how to tell them apart.
+//! The formats of tables, and how they are told apart.
 
-/// How a table is written down.
+/// The format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// One URL a line; nothing is special but the line end.
+pub enum TableFormat {
+    /// One URL per line, in a single column `url`.
     Txt,
     /// Comma-separated, with a header line.
     Csv,
@@ -11,7 +11,7 @@ pub enum Format {
     Tsv,
     /// An array of objects, or an object of columns.
     Json,
-    /// An object a line.
+    /// One object per line.
     Jsonl,
     /// Apache Parquet.
     Parquet,
@@ -19,63 +19,78 @@ pub enum Format {
     Arrow,
 }
 
-const NAMES: [(Format, &[&str]); 7] = [
-    (Format::Txt, &["txt"]),
-    (Format::Csv, &["csv"]),
-    (Format::Tsv, &["tsv", "tab"]),
-    (Format::Json, &["json"]),
-    (Format::Jsonl, &["jsonl", "ndjson"]),
-    (Format::Parquet, &["parquet"]),
-    (Format::Arrow, &["arrow", "feather", "ipc"]),
+/// Names in `--format` are the suffixes of files, too.
+const NAMES: [(TableFormat, &[&str]); 7] = [
+    (TableFormat::Txt, &["txt"]),
+    (TableFormat::Csv, &["csv"]),
+    (TableFormat::Tsv, &["tsv", "tab"]),
+    (TableFormat::Json, &["json"]),
+    (TableFormat::Jsonl, &["jsonl", "ndjson"]),
+    (TableFormat::Parquet, &["parquet"]),
+    (TableFormat::Arrow, &["arrow", "feather", "ipc"]),
 ];
 
-impl Format {
-    /// The format with this name, as `--format` takes it.
-    pub fn from_name(name: &str) -> Option<Format> {
+impl TableFormat {
+    /// The format of this name, as in `--format`; also the usual suffixes.
+    pub fn from_name(name: &str) -> Option<TableFormat> {
         NAMES.iter().find(|(_, names)| names.contains(&name)).map(|&(format, _)| format)
     }
 
-    /// The format that a file name promises, whatever compression follows it.
-    pub fn from_suffix(path: &str) -> Option<Format> {
+    /// The format that the suffix of a path or URL stands for, after removing a
+    /// compression suffix. Queries and fragments of URLs are ignored.
+    pub fn from_suffix(path: &str) -> Option<TableFormat> {
         let path = path.split(['?', '#']).next().unwrap_or(path).to_ascii_lowercase();
         let plain =
             ["gz", "zst", "xz", "bz2", "lz4"].iter().find_map(|suffix| path.strip_suffix(&format!(".{suffix}")));
         let (_, suffix) = plain.unwrap_or(&path).rsplit_once('.')?;
-        Format::from_name(suffix)
+        TableFormat::from_name(suffix)
     }
 
-    /// The format of a table that starts with `head`. What it holds comes before what it is
-    /// called, except between csv, tsv and txt, where one line proves nothing.
-    pub fn sniff(name: &str, head: &[u8]) -> Format {
+    /// Detects the format of a table named `name` that begins with `head`. The
+    /// content takes precedence over the name, except between csv, tsv and txt,
+    /// which a single line cannot distinguish. Always returns a format; the
+    /// least specific is txt.
+    ///
+    /// ```
+    /// use tarpipe::table::TableFormat;
+    ///
+    /// assert_eq!(TableFormat::sniff("-", b"url,text\nhttp://h/1,a cat\n"), TableFormat::Csv);
+    /// assert_eq!(TableFormat::sniff("urls.csv", b"PAR1"), TableFormat::Parquet);
+    /// ```
+    pub fn sniff(name: &str, head: &[u8]) -> TableFormat {
         if head.starts_with(b"PAR1") {
-            return Format::Parquet;
+            return TableFormat::Parquet;
         }
         if head.starts_with(b"ARROW1") || head.starts_with(&[0xff, 0xff, 0xff, 0xff]) {
-            return Format::Arrow;
+            return TableFormat::Arrow;
         }
-        let named = Format::from_suffix(name);
-        if matches!(named, Some(Format::Txt | Format::Csv | Format::Tsv | Format::Parquet | Format::Arrow)) {
-            return named.unwrap_or(Format::Txt);
+        let named = TableFormat::from_suffix(name);
+        if matches!(
+            named,
+            Some(TableFormat::Txt | TableFormat::Csv | TableFormat::Tsv | TableFormat::Parquet | TableFormat::Arrow)
+        ) {
+            return named.unwrap_or(TableFormat::Txt);
         }
         let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
         match text.first() {
-            Some(b'[') => Format::Json,
+            Some(b'[') => TableFormat::Json,
             Some(b'{') => json_kind(text, named),
             _ => line_kind(text),
         }
     }
 
-    /// Whether the format can only be read from a file that seeks.
+    /// Whether the format can only be read from a seekable file.
     pub fn needs_seek(self) -> bool {
-        matches!(self, Format::Parquet | Format::Arrow)
+        matches!(self, TableFormat::Parquet | TableFormat::Arrow)
     }
 }
 
-/// One object whose every value is a column is a whole table; otherwise it is the first row of one. When
-/// the first line goes on beyond `text`, its first value has to decide.
-fn json_kind(text: &[u8], named: Option<Format>) -> Format {
-    if named == Some(Format::Jsonl) {
-        return Format::Jsonl;
+/// A single object whose values are all columns is a whole table; otherwise it
+/// is the first row. If the first line is not complete in `text`, its first
+/// value decides.
+fn json_kind(text: &[u8], named: Option<TableFormat>) -> TableFormat {
+    if named == Some(TableFormat::Jsonl) {
+        return TableFormat::Jsonl;
     }
     let mut lines = text.split(|&b| b == b'\n');
     let first = lines.next().unwrap_or_default();
@@ -84,7 +99,7 @@ fn json_kind(text: &[u8], named: Option<Format>) -> Format {
         Ok(row) => !has_second && !row.is_empty() && row.values().all(is_column),
         Err(_) => starts_with_column(text),
     };
-    if is_table { Format::Json } else { Format::Jsonl }
+    if is_table { TableFormat::Json } else { TableFormat::Jsonl }
 }
 
 fn starts_with_column(text: &[u8]) -> bool {
@@ -96,17 +111,19 @@ fn is_column(value: &serde_json::Value) -> bool {
     value.is_array() || value.is_object()
 }
 
-fn line_kind(text: &[u8]) -> Format {
+/// Decides by the first line: a URL early in it means txt, then tabs, then
+/// commas.
+fn line_kind(text: &[u8]) -> TableFormat {
     let first = text.split(|&b| b == b'\n').next().unwrap_or_default();
     let is_url = first.windows(3).take(16).any(|three| three == b"://");
     if is_url {
-        Format::Txt
+        TableFormat::Txt
     } else if first.contains(&b'\t') {
-        Format::Tsv
+        TableFormat::Tsv
     } else if first.contains(&b',') {
-        Format::Csv
+        TableFormat::Csv
     } else {
-        Format::Txt
+        TableFormat::Txt
     }
 }
 
@@ -115,26 +132,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_comes_before_names_and_names_decide_between_text_formats() {
-        let cases: [(&str, &[u8], Format); 15] = [
-            ("x.csv", b"PAR1\x15", Format::Parquet),
-            ("x", b"ARROW1\0\0", Format::Arrow),
-            ("x.csv.gz", b"http://h/a,b", Format::Csv),
-            ("x.txt", b"url,text\n", Format::Txt),
-            ("-", b"url,text\nhttp://h/1,a", Format::Csv),
-            ("-", b"url\ttext, more\n", Format::Tsv),
-            ("-", b"http://h/a,b\n", Format::Txt),
-            ("-", b"  [{\"url\":1}]", Format::Json),
-            ("-", b"{\"url\":1}\n{\"url\":2}\n", Format::Jsonl),
-            ("-", b"{\"url\":[\"a\"],\"text\":{\"0\":\"b\"}}\n", Format::Json),
-            ("-", b"{\"url\":[\"a\"]}\n{\"url\":[\"b\"]}\n", Format::Jsonl),
-            ("-", b"{\n  \"url\": [\n", Format::Json),
-            ("-", b"{\"url\":{\"0\":\"http", Format::Json),
-            ("-", b"{\"url\":\"http://h/a very long row", Format::Jsonl),
-            ("x.jsonl", b"{\"url\":[\"a\"]}\n", Format::Jsonl),
+    fn content_takes_precedence_over_names_except_between_text_formats() {
+        let cases: [(&str, &[u8], TableFormat); 15] = [
+            ("x.csv", b"PAR1\x15", TableFormat::Parquet),
+            ("x", b"ARROW1\0\0", TableFormat::Arrow),
+            ("x.csv.gz", b"http://h/a,b", TableFormat::Csv),
+            ("x.txt", b"url,text\n", TableFormat::Txt),
+            ("-", b"url,text\nhttp://h/1,a", TableFormat::Csv),
+            ("-", b"url\ttext, more\n", TableFormat::Tsv),
+            ("-", b"http://h/a,b\n", TableFormat::Txt),
+            ("-", b"  [{\"url\":1}]", TableFormat::Json),
+            ("-", b"{\"url\":1}\n{\"url\":2}\n", TableFormat::Jsonl),
+            ("-", b"{\"url\":[\"a\"],\"text\":{\"0\":\"b\"}}\n", TableFormat::Json),
+            ("-", b"{\"url\":[\"a\"]}\n{\"url\":[\"b\"]}\n", TableFormat::Jsonl),
+            ("-", b"{\n  \"url\": [\n", TableFormat::Json),
+            ("-", b"{\"url\":{\"0\":\"http", TableFormat::Json),
+            ("-", b"{\"url\":\"http://h/a very long row", TableFormat::Jsonl),
+            ("x.jsonl", b"{\"url\":[\"a\"]}\n", TableFormat::Jsonl),
         ];
         for (name, head, format) in cases {
-            assert_eq!(Format::sniff(name, head), format, "{name} {}", String::from_utf8_lossy(head));
+            assert_eq!(TableFormat::sniff(name, head), format, "{name} {}", String::from_utf8_lossy(head));
         }
     }
 }

@@ -1,5 +1,6 @@
-//! json: an array of objects, read one element at a time, or an object of columns
-//! (`{"url": ["…"], …}` or pandas' `{"url": {"0": "…"}, …}`), read whole.
+//! json: an array of objects, read one element at a time, or an object of
+//! columns (`{"url": ["…"], …}` or pandas' `{"url": {"0": "…"}, …}`), read as a
+//! whole.
 
 use std::fmt;
 use std::io::BufRead;
@@ -9,18 +10,21 @@ use serde::de::{Deserializer, SeqAccess, Visitor as Decode};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::jsonl::{Fields, visit_fields};
-use super::{Cell, Columns, Flow, Row, Visitor};
+use super::jsonl::{JsonFields, visit_fields};
+use super::{Cell, Flow, Projection, TableRow, Visitor};
 
-pub fn visit(mut stream: impl BufRead, columns: &Columns, visitor: &mut dyn Visitor) -> Result<Flow> {
+/// Visits all rows. An element of the array that is not an object is a bad row;
+/// a syntax error is an error.
+pub fn visit(mut stream: impl BufRead, columns: &Projection, visitor: &mut dyn Visitor) -> Result<Flow> {
     match first_byte(&mut stream)? {
         Some(b'[') => visit_array(stream, columns, visitor),
         Some(b'{') => visit_columns(stream, columns, visitor),
         None => Ok(Flow::Continue(())),
-        Some(_) => bail!("a JSON table starts with '[' or '{{'"),
+        Some(_) => bail!("a JSON table must begin with '[' or '{{'"),
     }
 }
 
+/// The first byte after white space and a byte-order mark; not consumed.
 fn first_byte(stream: &mut impl BufRead) -> Result<Option<u8>> {
     loop {
         let buf = stream.fill_buf()?;
@@ -37,8 +41,8 @@ fn first_byte(stream: &mut impl BufRead) -> Result<Option<u8>> {
     }
 }
 
-fn visit_array(stream: impl BufRead, columns: &Columns, visitor: &mut dyn Visitor) -> Result<Flow> {
-    let mut array = Array { number: 0, columns, visitor, outcome: Ok(Flow::Continue(())) };
+fn visit_array(stream: impl BufRead, columns: &Projection, visitor: &mut dyn Visitor) -> Result<Flow> {
+    let mut array = ArrayVisitor { number: 0, columns, visitor, outcome: Ok(Flow::Continue(())) };
     let mut json = serde_json::Deserializer::from_reader(stream);
     let read = json.deserialize_seq(&mut array);
     let number = array.number;
@@ -48,15 +52,16 @@ fn visit_array(stream: impl BufRead, columns: &Columns, visitor: &mut dyn Visito
     }
 }
 
-struct Array<'v> {
+/// Passes the elements of an array to the visitor as serde parses them.
+struct ArrayVisitor<'v> {
     number: u64,
-    columns: &'v Columns,
+    columns: &'v Projection,
     visitor: &'v mut dyn Visitor,
-    /// What the visitor said last: its error cannot travel through serde's.
+    /// The visitor's last result: its error cannot be passed through serde.
     outcome: Result<Flow>,
 }
 
-impl<'de> Decode<'de> for &mut Array<'_> {
+impl<'de> Decode<'de> for &mut ArrayVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,7 +80,7 @@ impl<'de> Decode<'de> for &mut Array<'_> {
     }
 }
 
-impl Array<'_> {
+impl ArrayVisitor<'_> {
     fn visit_element(&mut self, element: &RawValue) -> Result<Flow> {
         // Pretty-printed values would break the line format downstream.
         let compact = if element.get().contains('\n') {
@@ -83,14 +88,15 @@ impl Array<'_> {
         } else {
             element.get().to_owned()
         };
-        match serde_json::from_str::<Fields<'_>>(&compact) {
+        match serde_json::from_str::<JsonFields<'_>>(&compact) {
             Ok(fields) => visit_fields(self.number, &fields, self.columns, self.visitor),
             Err(_) => self.visitor.bad_row(self.number, "not a JSON object"),
         }
     }
 }
 
-fn visit_columns(mut stream: impl BufRead, columns: &Columns, visitor: &mut dyn Visitor) -> Result<Flow> {
+/// Column-oriented tables: all columns must have the same length.
+fn visit_columns(mut stream: impl BufRead, columns: &Projection, visitor: &mut dyn Visitor) -> Result<Flow> {
     let mut text = Vec::new();
     stream.read_to_end(&mut text)?;
     let table: Map<String, Value> = serde_json::from_slice(&text).context("not a JSON table")?;
@@ -115,7 +121,7 @@ fn visit_columns(mut stream: impl BufRead, columns: &Columns, visitor: &mut dyn 
             .filter(|(name, _)| columns.wants(name))
             .map(|(name, cells)| (name.as_str(), Cell::Json(cells[row].as_str())))
             .collect();
-        if visitor.row(&Row { number: row as u64 + 1, cells: &cells })?.is_break() {
+        if visitor.row(&TableRow { number: row as u64 + 1, cells: &cells })?.is_break() {
             return Ok(Flow::Break(()));
         }
     }

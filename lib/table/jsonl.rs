@@ -1,4 +1,4 @@
-//! jsonl: an object a line. Values are passed on as they stand, unparsed.
+//! jsonl: one object per line. Values are passed on unparsed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,12 +9,12 @@ use serde::de::{Deserializer, MapAccess, Visitor as Decode};
 use serde_json::value::RawValue;
 
 use super::text::each_line;
-use super::{Cell, Columns, Flow, Row, Visitor};
+use super::{Cell, Flow, Projection, TableRow, Visitor};
 
-/// Keys and unparsed values of one object.
-pub(super) struct Fields<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
+/// Names and unparsed values of one object.
+pub(super) struct JsonFields<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
-impl<'de: 'a, 'a> serde::Deserialize<'de> for Fields<'a> {
+impl<'de: 'a, 'a> serde::Deserialize<'de> for JsonFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(DecodeFields)
     }
@@ -23,37 +23,39 @@ impl<'de: 'a, 'a> serde::Deserialize<'de> for Fields<'a> {
 struct DecodeFields;
 
 impl<'de> Decode<'de> for DecodeFields {
-    type Value = Fields<'de>;
+    type Value = JsonFields<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonFields<'de>, A::Error> {
         let mut fields = Vec::with_capacity(8);
         while let Some(Name(name)) = map.next_key()? {
             fields.push((name, map.next_value()?));
         }
-        Ok(Fields(fields))
+        Ok(JsonFields(fields))
     }
 }
 
-/// A key that borrows when it has no escapes.
+/// A name that is borrowed if it has no escapes.
 #[derive(serde::Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-pub fn visit(stream: impl BufRead, columns: &Columns, visitor: &mut dyn Visitor) -> Result<Flow> {
+/// Visits all rows. A line that is not an object is a bad row; blank lines are
+/// ignored.
+pub fn visit(stream: impl BufRead, columns: &Projection, visitor: &mut dyn Visitor) -> Result<Flow> {
     each_line(stream, |number, line| match parse(line) {
         Ok(fields) => visit_fields(number, &fields, columns, visitor),
         Err(why) => visitor.bad_row(number, &why),
     })
 }
 
-/// Hands over one object as a row.
+/// Passes one object to the visitor as a row.
 pub(super) fn visit_fields(
     number: u64,
-    fields: &Fields<'_>,
-    columns: &Columns,
+    fields: &JsonFields<'_>,
+    columns: &Projection,
     visitor: &mut dyn Visitor,
 ) -> Result<Flow> {
     let mut cells = Vec::with_capacity(fields.0.len());
@@ -62,10 +64,10 @@ pub(super) fn visit_fields(
             cells.push((&**name, Cell::Json(value.get())));
         }
     }
-    visitor.row(&Row { number, cells: &cells })
+    visitor.row(&TableRow { number, cells: &cells })
 }
 
-fn parse(line: &[u8]) -> Result<Fields<'_>, String> {
+fn parse(line: &[u8]) -> Result<JsonFields<'_>, String> {
     let line = std::str::from_utf8(line).map_err(|_| String::from("not UTF-8"))?;
     serde_json::from_str(line).map_err(|err| format!("not a JSON object: {}", without_place(&err)))
 }

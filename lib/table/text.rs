@@ -1,5 +1,5 @@
-//! Lines in blocks: what the line formats share. A block holds whole lines only, so that
-//! rows can borrow from it.
+//! Lines in blocks, for the line formats. A block contains only whole lines, so
+//! that rows can borrow from it.
 
 use std::io::BufRead;
 
@@ -7,11 +7,12 @@ use anyhow::{Result, bail};
 
 use super::Flow;
 
-/// A longer line is no row but a file of another kind.
+/// A longer line means that the file is not a table at all.
 const MAX_LINE: usize = 64 << 20;
 
-/// Shows the lines of a stream that are not empty, without blanks around them, each with its number, until enough
-/// have been seen.
+/// Calls `see` with each line that is not blank, trimmed, and its number (from
+/// 1, blank lines included), until it wants no more. A line of more than 64 MB
+/// is an error.
 pub fn each_line(stream: impl BufRead, mut see: impl FnMut(u64, &[u8]) -> Result<Flow>) -> Result<Flow> {
     let mut blocks = Blocks::new(stream);
     let mut number = 0;
@@ -27,11 +28,11 @@ pub fn each_line(stream: impl BufRead, mut see: impl FnMut(u64, &[u8]) -> Result
     Ok(Flow::Continue(()))
 }
 
-/// Cuts a stream into blocks of whole lines.
+/// Divides a stream into blocks of whole lines.
 struct Blocks<R> {
     stream: R,
     buf: Vec<u8>,
-    /// How much of `buf` was handed out.
+    /// How much of `buf` was returned by the last call.
     used: usize,
     ended: bool,
 }
@@ -41,7 +42,8 @@ impl<R: BufRead> Blocks<R> {
         Blocks { stream, buf: Vec::new(), used: 0, ended: false }
     }
 
-    /// The next lines, each with its line end but perhaps the last; None at the end.
+    /// The next lines, each with its line end except perhaps the last; None at
+    /// the end.
     fn next(&mut self) -> Result<Option<&[u8]>> {
         self.buf.drain(..self.used);
         self.used = 0;
@@ -83,7 +85,7 @@ fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// `text` without the mark that some editors put before UTF-8.
+/// `text` without the byte-order mark that some editors put before UTF-8.
 pub fn without_bom(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }

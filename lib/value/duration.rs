@@ -1,8 +1,23 @@
-//! Times as people write them.
+//! Durations as users write them: `20s`, `500ms`, `2m`, `1.5h`.
 
 use std::time::Duration;
 
-/// Reads a time: `20`, `20s`, `500ms`, `2m`, `1h`: seconds where no unit is given.
+/// Parses a number with an optional unit: `ms`, `s`, `m` (or `min`) or `h`.
+/// Without a unit it is seconds; fractions are allowed, signs are not.
+///
+/// # Errors
+///
+/// An unknown unit, a missing or malformed number, or a duration that does not
+/// fit into [`Duration`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tarpipe::value::duration;
+///
+/// assert_eq!(duration::parse("1.5m"), Ok(Duration::from_secs(90)));
+/// assert_eq!(duration::parse("500ms"), Ok(Duration::from_millis(500)));
+/// assert_eq!(duration::parse("5 weeks"), Err("unknown unit ' weeks' (use ms, s, m, h)".into()));
+/// ```
 pub fn parse(text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -11,15 +26,16 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         "ms" => 0.001,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("unknown unit '{unit}' (ms, s, m, h)")),
+        _ => return Err(format!("unknown unit '{unit}' (use ms, s, m, h)")),
     };
-    let number: f64 = number.parse().map_err(|_| "not a time (write 20s or 500ms)".to_owned())?;
+    let number: f64 = number.parse().map_err(|_| "not a duration (write 20s or 500ms)".to_owned())?;
     Duration::try_from_secs_f64(number * seconds).map_err(|err| err.to_string())
 }
 
-/// Reads a time limit: a time as [`parse`] reads it, longer than 0.
+/// Parses a time limit: as [`parse`], but zero is an error, because a limit of
+/// 0 s could never be met. Flags where 0 means "no limit" use [`parse`].
 pub fn parse_limit(text: &str) -> Result<Duration, String> {
-    parse(text).and_then(|time| if time.is_zero() { Err("must be longer than 0 s".into()) } else { Ok(time) })
+    parse(text).and_then(|time| if time.is_zero() { Err("must be more than 0 s".into()) } else { Ok(time) })
 }
 
 #[cfg(test)]

@@ -1,7 +1,21 @@
-//! The expression language of `--select` and `--where`: CEL, as Kubernetes has it.
+//! The expression language of `--select` and `--where`: CEL, the Common
+//! Expression Language, which Kubernetes and Google Cloud use too.
 //!
-//! `json.width >= 256 && key.glob('train/*')`. An expression that asks for what an item does
-//! not have fails for that item; `has(json.width)` and `'jpg' in fields` ask first.
+//! | expression | holds if |
+//! |---|---|
+//! | `json.width >= 256 && json.height >= 256` | both numbers are large enough |
+//! | `key.glob('train/*')` | the key matches; `*` matches slashes too |
+//! | `key.matches('^n0[0-9]+/')` | the regular expression is found in the key |
+//! | `'jpg' in fields` | the sample has this field |
+//! | `has(json.caption) && size(json.caption) > 10` | the entry exists and is long enough |
+//!
+//! `glob` is ours; everything else is CEL's. Evaluating an expression that
+//! refers to something that the item lacks is an error, which `has` and `in`
+//! avoid.
+//!
+//! Expressions come from the command line, but may be generated, so their
+//! length and depth are limited. Evaluation has no side effects and no loops
+//! other than over lists of the item itself.
 
 use std::sync::Arc;
 
@@ -11,7 +25,17 @@ use cel::{Context, Env, Program};
 
 pub use cel::Value;
 
-/// A compiled expression that says yes or no.
+/// A compiled expression whose result is true or false. Compiled once,
+/// evaluated per item; can be shared between threads.
+///
+/// ```
+/// use tarpipe::value::expression::{Expression, from_json};
+///
+/// let wide = Expression::parse("json.width >= 256")?;
+/// let json = from_json(serde_json::json!({"width": 300}));
+/// assert!(wide.holds([("json", json)])?);
+/// # anyhow::Ok(())
+/// ```
 pub struct Expression {
     program: Program,
     variables: Vec<String>,
@@ -19,7 +43,14 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// Compiles `text`.
+    /// Compiles `text`. The type of the result is not checked here: `1 + 1`
+    /// compiles, and fails for every item.
+    ///
+    /// # Errors
+    ///
+    /// A syntax error (with the parser's message on one line), a text of more
+    /// than 60,000 bytes, or more than 1000 operators outside of string
+    /// literals.
     pub fn parse(text: &str) -> Result<Self> {
         check_length(text)?;
         let program = Program::compile(text).map_err(|err| anyhow!("{}", one_line(&err.to_string())))?;
@@ -27,12 +58,19 @@ impl Expression {
         Ok(Expression { program, variables, env: Arc::new(Env::stdlib()) })
     }
 
-    /// The variables that the expression names. No others need to be given.
+    /// The names of the variables that the expression refers to. A caller need
+    /// not provide any others, and can skip the work of making them.
     pub fn variables(&self) -> &[String] {
         &self.variables
     }
 
-    /// Whether the expression holds for an item with these variables.
+    /// Evaluates the expression for an item with these variables.
+    ///
+    /// # Errors
+    ///
+    /// A reference to a missing variable or field, an operation on the wrong
+    /// types, or a result that is not a boolean. The item is then neither
+    /// selected nor rejected; callers count it as failed.
     pub fn holds<'a>(&self, variables: impl IntoIterator<Item = (&'a str, Value)>) -> Result<bool> {
         let mut context = Context::with_env(Arc::clone(&self.env));
         context.add_function("glob", glob).map_err(|err| anyhow!("{err}"))?;
@@ -41,18 +79,20 @@ impl Expression {
         }
         match self.program.execute(&context) {
             Ok(Value::Bool(holds)) => Ok(holds),
-            Ok(other) => bail!("the expression gives a {}, not true or false", other.type_of()),
+            Ok(other) => bail!("the expression is of type {}, not true or false", other.type_of()),
             Err(err) => bail!("{}", one_line(&err.to_string())),
         }
     }
 }
 
-/// Each operator may cost the parser and the interpreter a call within a call, and stacks end.
+/// Each operator may cost the parser and the interpreter one level of
+/// recursion, and the stack is finite.
 const MAX_OPERATORS: usize = 1000;
-/// Beyond 64 KB the parser cannot say where a mistake is.
+/// Beyond 64 KB the parser's error positions overflow.
 const MAX_BYTES: usize = 60_000;
 
-/// Refuses what no person wrote. What stands in quotes, and lists as long as they fit, are free.
+/// Rejects expressions that could exhaust the stack. String literals and long
+/// lists are not counted.
 fn check_length(text: &str) -> Result<()> {
     if text.len() > MAX_BYTES {
         bail!("more than {MAX_BYTES} bytes");
@@ -74,7 +114,9 @@ fn check_length(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A JSON value as the language sees it: whole numbers are integers.
+/// Converts a JSON value. Whole numbers become integers (unsigned beyond 63
+/// bits), other numbers floats; objects become maps. Consumes its argument:
+/// strings are moved, not copied.
 pub fn from_json(json: serde_json::Value) -> Value {
     use serde_json::Value as Json;
     match json {
@@ -94,7 +136,8 @@ pub fn from_json(json: serde_json::Value) -> Value {
     }
 }
 
-/// `key.glob('train/*')`: `*` stands for any run of characters, slashes too, `?` for one.
+/// `key.glob('train/*')`: `*` matches any run of characters, slashes included,
+/// and `?` matches one. Linear in the product of both lengths.
 fn glob(This(text): This<Arc<String>>, pattern: Arc<String>) -> bool {
     let (text, pattern): (Vec<char>, Vec<char>) = (text.chars().collect(), pattern.chars().collect());
     let (mut t, mut p) = (0, 0);
@@ -106,7 +149,7 @@ fn glob(This(text): This<Arc<String>>, pattern: Arc<String>) -> bool {
                 p += 1;
             }
             Some(&c) if c == '?' || c == text[t] => (p, t) = (p + 1, t + 1),
-            // Let the last star take one character more.
+            // Let the last star match one more character.
             _ => match star {
                 Some((at, taken)) => {
                     star = Some((at, taken + 1));
@@ -119,6 +162,7 @@ fn glob(This(text): This<Arc<String>>, pattern: Arc<String>) -> bool {
     pattern[p..].iter().all(|&c| c == '*')
 }
 
+/// The parser's messages have several lines, with a drawing of the position.
 fn one_line(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
@@ -153,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_decided_is_an_error() {
+    fn an_expression_without_a_boolean_result_is_an_error() {
         for bad in ["json.height > 1", "nothing", "key", "json.width > 'a'", "1 +", "", "a b", "'\\"] {
             assert!(holds(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn what_no_person_wrote_is_refused() {
+    fn excessive_expressions_are_refused() {
         for (piece, n) in [("+1", 900), ("+1", 20_000), (".x", 900), (".x", 20_000), ("&&true", 900), (" ", 70_000)] {
             _ = holds(&format!("1{}", piece.repeat(n)));
         }

@@ -1,60 +1,82 @@
-//! Ranks: which part of the work is this process's.
+//! `--shard I/N`: the part of the work that belongs to this process when N
+//! processes share it.
+//!
+//! Parts are interleaved, not contiguous: part I has the positions I, I+N, I+2N
+//! …, so that they are of equal size even if the number of items is unknown.
+//! The parts of all I are disjoint and together complete.
 
 use std::str::FromStr;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// `--shard I/N`: every N-th piece of work, from the I-th on, counted from 0.
+/// Part `index` of `count`, counted from 0. `index < count` holds for every
+/// value that was parsed.
+///
+/// ```
+/// use tarpipe::value::partition::Partition;
+///
+/// let part: Partition = "1/3".parse()?;
+/// assert_eq!((0..9).filter(|&at| part.has(at)).collect::<Vec<u64>>(), [1, 4, 7]);
+/// # anyhow::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rank {
-    /// Which part.
+pub struct Partition {
+    /// Which part this is, from 0.
     pub index: u64,
-    /// Of how many.
+    /// The number of parts.
     pub count: u64,
 }
 
-impl Rank {
-    /// Whether the piece of work at `position` is ours.
+impl Partition {
+    /// Returns true if the item at `position` (from 0) belongs to this part.
     pub fn has(self, position: u64) -> bool {
         position % self.count == self.index
     }
 }
 
-/// `I/N`, or `env` for what the environment says.
-impl FromStr for Rank {
+/// Parses `I/N`. The value `env` is replaced by what the environment says, in
+/// this order: `TARPIPE_SHARD=I/N`, a Slurm array task, an index of a
+/// Kubernetes Indexed Job.
+///
+/// # Errors
+///
+/// A malformed text, `I >= N`, or an environment that does not say how many
+/// parts there are. The message says which variable to set.
+impl FromStr for Partition {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let rank = if text == "env" { from_env(&|name| std::env::var(name).ok()) } else { parse(text) };
-        // The command line shows the outermost context alone.
-        rank.map_err(|err| anyhow!("{err:#}"))
+        let part = if text == "env" { from_env(&|name| std::env::var(name).ok()) } else { parse(text) };
+        // clap shows only the outermost context.
+        part.map_err(|err| anyhow!("{err:#}"))
     }
 }
 
-/// Looks up an environment variable.
+/// Looks up an environment variable; replaced by a fixed table in tests.
 type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-fn parse(text: &str) -> Result<Rank> {
+fn parse(text: &str) -> Result<Partition> {
     let (index, count) = text.split_once('/').context("not of the form I/N (such as 0/8) or env")?;
     new(number(index)?, number(count)?)
 }
 
-fn new(index: u64, count: u64) -> Result<Rank> {
+fn new(index: u64, count: u64) -> Result<Partition> {
     if index >= count {
         bail!("part {index} of {count}: parts are counted from 0");
     }
-    Ok(Rank { index, count })
+    Ok(Partition { index, count })
 }
 
 fn number(text: &str) -> Result<u64> {
     text.parse().with_context(|| format!("'{text}' is not a number"))
 }
 
-/// What to do where the environment names this part, but not of how many.
+/// What to do if the environment gives the index of this part, but not the
+/// number of parts.
 const HINT: &str = "set TARPIPE_SHARD=I/N, counted from 0, or use --shard I/N";
 
-/// TARPIPE_SHARD, then a Slurm array, then a Kubernetes Indexed Job.
-fn from_env(get: Variables) -> Result<Rank> {
+/// Consults TARPIPE_SHARD, then a Slurm array, then a Kubernetes Indexed Job.
+fn from_env(get: Variables) -> Result<Partition> {
     if let Some(text) = get("TARPIPE_SHARD") {
         return parse(&text).context("TARPIPE_SHARD");
     }
@@ -70,9 +92,11 @@ fn from_env(get: Variables) -> Result<Rank> {
     bail!("none of TARPIPE_SHARD, SLURM_ARRAY_TASK_ID and JOB_COMPLETION_INDEX is set")
 }
 
-/// The part of a task in a Slurm array. Only an array without gaps that begins at 0 or 1 tells how many parts there are:
-/// any other may repeat some parts of a larger job, and a count taken from it would silently select other data.
-fn of_array(id: &str, get: Variables) -> Result<Rank> {
+/// The part of a task in a Slurm array. The number of parts is only taken from
+/// an array without gaps that begins at 0 or 1. Any other array may be a rerun
+/// of some tasks of a larger one, and a count taken from it would silently
+/// select different data.
+fn of_array(id: &str, get: Variables) -> Result<Partition> {
     let variable = |name: &str| {
         let text = get(name).with_context(|| format!("{name} is not set: {HINT}"))?;
         number(&text).with_context(|| name.to_owned())
@@ -93,25 +117,25 @@ fn of_array(id: &str, get: Variables) -> Result<Rank> {
 mod tests {
     use super::*;
 
-    fn env(pairs: &[(&str, &str)]) -> Result<Rank> {
+    fn env(pairs: &[(&str, &str)]) -> Result<Partition> {
         from_env(&|name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()))
     }
 
     #[test]
     fn the_environment_of_each_engine_is_understood() {
-        assert_eq!(env(&[("TARPIPE_SHARD", "2/5")]).unwrap(), Rank { index: 2, count: 5 });
-        assert_eq!(array("7", "0", "7", "8").unwrap(), Rank { index: 7, count: 8 });
-        assert_eq!(array("1", "1", "8", "8").unwrap(), Rank { index: 0, count: 8 });
+        assert_eq!(env(&[("TARPIPE_SHARD", "2/5")]).unwrap(), Partition { index: 2, count: 5 });
+        assert_eq!(array("7", "0", "7", "8").unwrap(), Partition { index: 7, count: 8 });
+        assert_eq!(array("1", "1", "8", "8").unwrap(), Partition { index: 0, count: 8 });
         assert_eq!(
             env(&[("JOB_COMPLETION_INDEX", "0"), ("JOB_COMPLETIONS", "3")]).unwrap(),
-            Rank { index: 0, count: 3 }
+            Partition { index: 0, count: 3 }
         );
         assert!(env(&[("JOB_COMPLETION_INDEX", "0")]).is_err());
         assert!(env(&[]).is_err());
     }
 
     /// A Slurm task of this number in an array from `first` to `last`.
-    fn array(id: &str, first: &str, last: &str, count: &str) -> Result<Rank> {
+    fn array(id: &str, first: &str, last: &str, count: &str) -> Result<Partition> {
         env(&[
             ("SLURM_ARRAY_TASK_ID", id),
             ("SLURM_ARRAY_TASK_MIN", first),
@@ -121,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_that_may_be_a_part_of_a_larger_one_is_refused() {
+    fn an_array_that_may_be_part_of_a_larger_one_is_refused() {
         // --array=3,5; 0,5; 5; 2-9; 1-7:2; and numbers that Slurm never sets.
         for [id, first, last, count] in [
             ["3", "3", "5", "2"],
@@ -143,10 +167,10 @@ mod tests {
     #[test]
     fn parts_together_are_the_whole_and_never_overlap() {
         for position in 0..20 {
-            assert_eq!((0..3).filter(|&index| Rank { index, count: 3 }.has(position)).count(), 1);
+            assert_eq!((0..3).filter(|&index| Partition { index, count: 3 }.has(position)).count(), 1);
         }
-        assert!("3/3".parse::<Rank>().is_err());
-        assert!("0/0".parse::<Rank>().is_err());
-        assert!("1".parse::<Rank>().is_err());
+        assert!("3/3".parse::<Partition>().is_err());
+        assert!("0/0".parse::<Partition>().is_err());
+        assert!("1".parse::<Partition>().is_err());
     }
 }

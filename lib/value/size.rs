@@ -1,6 +1,25 @@
-//! Sizes in bytes, as people write and read them.
+//! Sizes in bytes, as users write them and as messages show them.
+//!
+//! The two directions differ on purpose: flags such as `--memory 2G` mean
+//! powers of 1024, as in coreutils, while messages show powers of 1000, as
+//! disks and networks are sold.
 
-/// `1G`, `200M`, `1.5k`, `123`: powers of 1024; a `B` or `iB` after the letter is allowed.
+/// Parses `123`, `200M` or `1.5G`: a number and an optional letter K, M, G or T
+/// in either case, meaning powers of 1024. A `B` or `iB` after the letter is
+/// ignored, so `2GB` and `2GiB` are the same. The result is rounded down to
+/// whole bytes.
+///
+/// # Errors
+///
+/// An unknown unit, or a missing or malformed number (signs included).
+///
+/// ```
+/// use tarpipe::value::size;
+///
+/// assert_eq!(size::parse("2k"), Ok(2048));
+/// assert_eq!(size::parse("1.5GiB"), Ok(1_610_612_736));
+/// assert_eq!(size::parse("5X"), Err("unknown unit 'X' (use K, M, G, T)".into()));
+/// ```
 pub fn parse(text: &str) -> Result<u64, String> {
     let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(number_end);
@@ -16,7 +35,12 @@ pub fn parse(text: &str) -> Result<u64, String> {
     Ok((number * 1024_f64.powi(power)) as u64)
 }
 
-/// `512 B`, `1.4 MB`: powers of 1000, as disks and networks count.
+/// Formats a size for people: `512 B`, `1.4 MB`, `38 GB`, in powers of 1000
+/// with two or three significant digits. Not meant to be parsed.
+///
+/// ```
+/// assert_eq!(tarpipe::value::size::show(1_400_000), "1.4 MB");
+/// ```
 pub fn show(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut units = ["B", "kB", "MB", "GB", "TB", "PB"].iter();

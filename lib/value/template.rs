@@ -1,39 +1,63 @@
-//! Names that are made: `out-{shard:06}.tar`, `{index:09}`, and `%06d` for those used to it.
+//! Templates of names: `out-{shard:06}.tar`, `{index:09}`, and `%06d` for those
+//! who are used to printf.
+//!
+//! tarsplit names its shards with them; urlcat, tarcreate and tarcat make keys.
+//! Templates are parsed once, at the start, so that a typo in a placeholder is
+//! a usage error and not a wrong name.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
-/// A pattern with places to fill.
+/// A parsed template: text and placeholders.
+///
+/// ```
+/// use tarpipe::value::template::{Template, Values};
+///
+/// let template = Template::parse("out-{shard:06}.tar", &["shard"])?;
+/// assert_eq!(template.fill(&Values::from([("shard", "7".to_owned())])), "out-000007.tar");
+/// assert!(Template::parse("{shrad}.tar", &["shard"]).is_err());
+/// # anyhow::Ok(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Template {
-    pieces: Vec<Piece>,
+    pieces: Vec<TemplatePart>,
 }
 
+/// Text or a placeholder; a width of 0 means no padding.
 #[derive(Clone, Debug)]
-enum Piece {
+enum TemplatePart {
     Text(String),
-    Place { name: String, width: usize },
+    Placeholder { name: String, width: usize },
 }
 
-/// What fills a place: numbers are padded with zeros, text with nothing.
+/// The values of placeholders by name. A value that is shorter than the width
+/// of its placeholder is padded with zeros on the left, text as well as
+/// numbers.
 pub type Values<'a> = BTreeMap<&'a str, String>;
 
 impl Template {
-    /// Takes a pattern apart. Only the places in `known` may stand in it; the first of them is
-    /// the number that `%d` means. A brace is written as `{{` or `}}`.
+    /// Parses a template. Only the placeholders in `known` are allowed; the
+    /// first of them is the one that `%d` and `%06d` stand for. `{{`, `}}` and
+    /// `%%` are literal braces and a literal percent sign; a `%` that does not
+    /// begin a number is literal too.
+    ///
+    /// # Errors
+    ///
+    /// An unknown placeholder (the message lists the known ones), an unmatched
+    /// brace, or a width that is not a number from 0 to 64.
     pub fn parse(text: &str, known: &[&str]) -> Result<Self> {
         let mut pieces = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
             rest = match rest.find(['{', '}', '%']) {
-                Some(0) => take_place(rest, known, &mut pieces)?,
+                Some(0) => take_placeholder(rest, known, &mut pieces)?,
                 Some(at) => {
-                    pieces.push(Piece::Text(rest[..at].into()));
+                    pieces.push(TemplatePart::Text(rest[..at].into()));
                     &rest[at..]
                 }
                 None => {
-                    pieces.push(Piece::Text(rest.into()));
+                    pieces.push(TemplatePart::Text(rest.into()));
                     ""
                 }
             };
@@ -41,22 +65,27 @@ impl Template {
         Ok(Template { pieces })
     }
 
-    /// Whether a place of this name stands in the pattern.
+    /// Returns true if the template uses the placeholder `name`, also if it is
+    /// written as `%d`.
     pub fn has(&self, name: &str) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Place { name: place, .. } if place == name))
+        self.pieces
+            .iter()
+            .any(|piece| matches!(piece, TemplatePart::Placeholder { name: placeholder, .. } if placeholder == name))
     }
 
-    /// The pattern with its places filled; a place without a value stays empty.
+    /// Returns the template with its placeholders replaced. A placeholder
+    /// without a value becomes empty (or zeros, if it has a width). Never
+    /// fails.
     pub fn fill(&self, values: &Values<'_>) -> String {
         self.pieces.iter().map(|piece| piece.fill(values)).collect()
     }
 }
 
-impl Piece {
+impl TemplatePart {
     fn fill(&self, values: &Values<'_>) -> String {
         match self {
-            Piece::Text(text) => text.clone(),
-            Piece::Place { name, width } => {
+            TemplatePart::Text(text) => text.clone(),
+            TemplatePart::Placeholder { name, width } => {
                 let value = values.get(name.as_str()).map_or("", String::as_str);
                 format!("{}{value}", "0".repeat(width.saturating_sub(value.len())))
             }
@@ -64,52 +93,57 @@ impl Piece {
     }
 }
 
-/// Takes what starts with `{`, `}` or `%` and returns what follows it.
-fn take_place<'a>(text: &'a str, known: &[&str], pieces: &mut Vec<Piece>) -> Result<&'a str> {
+/// Parses one placeholder or escape at the start of `text` and returns the
+/// rest.
+fn take_placeholder<'a>(text: &'a str, known: &[&str], pieces: &mut Vec<TemplatePart>) -> Result<&'a str> {
     for escaped in ["{{", "}}", "%%"] {
         if let Some(rest) = text.strip_prefix(escaped) {
-            pieces.push(Piece::Text(escaped[..1].into()));
+            pieces.push(TemplatePart::Text(escaped[..1].into()));
             return Ok(rest);
         }
     }
     if let Some((digits, rest)) = take_number(text) {
         let name = known.first().copied().unwrap_or_default();
-        pieces.push(Piece::Place { name: name.into(), width: parse_width(digits)? });
+        pieces.push(TemplatePart::Placeholder { name: name.into(), width: parse_width(digits)? });
         return Ok(rest);
     }
     if let Some(rest) = text.strip_prefix('%') {
-        pieces.push(Piece::Text("%".into()));
+        pieces.push(TemplatePart::Text("%".into()));
         return Ok(rest);
     }
     let Some((inside, rest)) = text.strip_prefix('{').and_then(|text| text.split_once('}')) else {
-        bail!("a brace without its other half (write {{{{ or }}}} for a brace itself)");
+        bail!("unmatched brace (write {{{{ or }}}} for a literal brace)");
     };
-    let (name, digits) = split_place(inside);
+    let (name, digits) = split_placeholder(inside);
     if !known.contains(&name) {
-        bail!("unknown place {{{name}}} (known: {})", known.join(", "));
+        bail!("unknown placeholder {{{name}}} (known: {})", known.join(", "));
     }
-    pieces.push(Piece::Place { name: name.into(), width: parse_width(digits.unwrap_or_default())? });
+    pieces.push(TemplatePart::Placeholder { name: name.into(), width: parse_width(digits.unwrap_or_default())? });
     Ok(rest)
 }
 
-/// What stands between the braces of a place: its name, and the digits of its width where it has one.
-pub fn split_place(inside: &str) -> (&str, Option<&str>) {
+/// Splits the inside of a placeholder, `shard:06`, into its name and the digits
+/// of its width, if there is a colon. Used by templates with other rules than
+/// these (shardrun).
+pub fn split_placeholder(inside: &str) -> (&str, Option<&str>) {
     inside.split_once(':').map_or((inside, None), |(name, digits)| (name, Some(digits)))
 }
 
-/// Takes `%d` or `%06d` off the start of a text: the digits of its width, and what follows.
+/// Parses `%d` or `%06d` at the start of a text: returns the digits of the
+/// width (perhaps none) and the rest of the text, or None for anything else.
 pub fn take_number(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix('%')?;
     let (digits, rest) = rest.split_at(rest.bytes().take_while(u8::is_ascii_digit).count());
     Some((digits, rest.strip_prefix('d')?))
 }
 
-/// A width of up to 64; no digits are none.
+/// Parses the width of a placeholder, 0 to 64; no digits are a width of 0. The
+/// limit keeps a typo from filling the memory with zeros.
 pub fn parse_width(digits: &str) -> Result<usize> {
     match digits.parse() {
         _ if digits.is_empty() => Ok(0),
         Ok(width @ 0..=64) => Ok(width),
-        _ => bail!("'{digits}' is no width (write {{name:06}})"),
+        _ => bail!("'{digits}' is not a width (write {{name:06}})"),
     }
 }
 
@@ -123,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_filled_and_padded() {
+    fn placeholders_are_filled_and_padded() {
         assert_eq!(fill("x-{shard:06}.tar").unwrap(), "x-000007.tar");
         assert_eq!(fill("%04d-%d").unwrap(), "0007-7");
         assert_eq!(fill("{key}_{shard}").unwrap(), "a/b_7");
@@ -133,8 +167,8 @@ mod tests {
     #[test]
     fn mistakes_say_what_is_known() {
         let said = |pattern| format!("{:#}", fill(pattern).unwrap_err());
-        assert_eq!(said("{shrad}"), "unknown place {shrad} (known: shard, key)");
-        assert_eq!(said("{shard:x}"), "'x' is no width (write {name:06})");
-        assert_eq!(said("{shard"), "a brace without its other half (write {{ or }} for a brace itself)");
+        assert_eq!(said("{shrad}"), "unknown placeholder {shrad} (known: shard, key)");
+        assert_eq!(said("{shard:x}"), "'x' is not a width (write {name:06})");
+        assert_eq!(said("{shard"), "unmatched brace (write {{ or }} for a literal brace)");
     }
 }

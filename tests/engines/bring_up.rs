@@ -1,13 +1,13 @@
 //! Spark and Ray brought up for users: inside of a Slurm allocation, and over ssh.
 
-use super::{installed, scripts};
+use super::{installed, repository};
 use crate::support::{Run, bash, dir};
 
 /// A script in a network of its own that has only loopback: Ray listens wherever it can.
 fn apart(script: &str) -> Run {
     bash("export addresses=$(hostname -I); exec unshare --net bash -c \"$SCRIPT\"")
         .env("SCRIPT", script)
-        .env("SCRIPTS", &scripts().display().to_string())
+        .env("REPOSITORY", &repository().display().to_string())
         .env("CACHE", &installed(""))
 }
 
@@ -27,6 +27,53 @@ fn a_worker_that_dies_in_an_allocation_is_replaced_and_the_job_ends_with_its_ste
     let done = apart(include_str!("slurm_cluster_faults.sh")).cwd(work.path());
     let done = done.env("HOME_OF_SLURM", &home.path().display().to_string()).done().status(0);
     assert_eq!(done.stdout_text(), "0\n1\n2\n3\nslurm-cluster: the workers of the cluster ended before the command \n");
+}
+
+#[test]
+#[ignore = "needs Slurm, Spark and Ray: scripts/test --engines"]
+fn a_submitted_command_has_a_cluster_and_the_terminal_and_leaves_nothing() {
+    let (home, work) = (dir(), dir());
+    let done = apart(include_str!("slurm_submit.sh")).cwd(work.path());
+    let done = done.env("HOME_OF_SLURM", &home.path().display().to_string()).done().status(0);
+    let expected = "ray: 12 results, 6 cores, 3 nodes, 506
+spark: 12 results, 6 cores, 3 nodes, 506
+--- batch
+2 a  b
+--- one allocation, two commands, nothing on this machine
+n1
+from stdin
+n1 spark://127.0.0.1:23000
+dashboard from outside: 200
+5
+--- the terminal
+111 33 is ready
+33 111
+--- a lost node
+--- mistakes
+slurm-cluster: bad.yaml: unknown key spark.wroker; did you mean spark.worker?
+slurm-cluster: worse.yaml: unknown key batch.sbtach; did you mean batch.sbatch?
+slurm-cluster: worst.yaml: line 2: expected , or ]
+slurm-cluster: none.yaml: No such file or directory
+";
+    assert_eq!(done.stdout_text(), expected);
+}
+
+#[test]
+#[ignore = "needs Slurm, Spark and Ray: scripts/test --engines"]
+fn a_cluster_beside_a_running_job_leaves_the_job_alone() {
+    let (home, work) = (dir(), dir());
+    let done = apart(include_str!("slurm_attach.sh")).cwd(work.path());
+    let done = done.env("HOME_OF_SLURM", &home.path().display().to_string()).done().status(0);
+    let spark = "spark ['n1', 'n2', 'n3'] [19] 30
+spark master n1
+spark workers n[1-3]
+slurm-cluster: job 1 has an attached cluster already
+slurm-cluster: job 1 has no attached cluster
+";
+    // Ray's head is a worker, too.
+    let ray = spark.replace("n[1-3]", "n[2-3]").replace("spark", "ray");
+    let end = "JobState=COMPLETED\nslurm-cluster: job 1 does not run (it is completed)\n";
+    assert_eq!(done.stdout_text(), format!("{spark}{ray}{end}"));
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn kubernetes_cancels_the_live_run_and_tells_what_does_not_start() {
     let started = std::time::Instant::now();
     until("it says why", || {
         let said = fs::read_to_string(&waiting.errors).unwrap();
-        said.contains("k8s does not start 6 pods: Unschedulable: 0/2 nodes are available")
+        said.contains("waiting for k8s: 6 pods: Unschedulable: 0/2 nodes are available")
     });
     assert!(started.elapsed().as_secs() < 60, "it took {:?}", started.elapsed());
     k8s.bash("shardrun cancel run").done().status(0);
@@ -115,7 +115,7 @@ fn kubernetes_takes_names_that_fill_a_config_map() {
     k8s.bash("head -c 320000 /dev/urandom | od -An -v -tx1 -w64 | tr -d ' ' >names").done().status(0);
     let flags = "--on k8s --image none --chdir \"$PWD\" --chunk 5000 --run run -T names";
     let done = k8s.bash(&format!("shardrun {flags} 'sleep 1000; true $SHARD'")).done().status(0);
-    done.stderr_has("5000 items handed to k8s as ");
+    done.stderr_has("5000 items submitted to k8s as ");
     until("it begins", || k8s.status().contains("1 running"));
     k8s.bash("shardrun cancel run").done().status(0).stderr_has("run: ended k8s ");
 }

@@ -36,7 +36,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Brings up `scripts/engines/NAME`; `flags` may use what its environment file sets.
+    /// Brings up `tests/engines/NAME`; `flags` may use what its environment file sets.
     fn up(name: &'static str, words: &str, flags: &str) -> Self {
         let engine = Engine { name, home: dir(), work: dir(), flags: flags.to_owned() };
         engine.control("up", words);
@@ -46,7 +46,7 @@ impl Engine {
     /// Runs the engine's script.
     #[track_caller]
     fn control(&self, verb: &str, words: &str) {
-        let script = scripts().join("engines").join(self.name);
+        let script = repository().join("tests/engines").join(self.name);
         bash(&format!("'{}' {verb} '{}' {words}", script.display(), self.home.path().display())).done().status(0);
     }
 
@@ -286,11 +286,11 @@ impl Drop for Waiting {
     }
 }
 
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts")
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// Where `scripts/engines/install` put an engine.
+/// Where `tests/engines/install` put an engine.
 fn installed(name: &str) -> String {
     let cache = std::env::var("TARPIPE_ENGINES").expect("scripts/test --engines sets TARPIPE_ENGINES");
     Path::new(&cache).join(name).display().to_string()

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Engine, FLAKY, HELD, is_alive, scripts, until};
+use super::{Engine, FLAKY, HELD, is_alive, repository, until};
 use crate::support::list;
 use crate::support::web::{Web, reply};
 
@@ -84,7 +84,7 @@ fn a_warned_slurm_task_goes_back_into_the_queue() {
 fn slurm_runs_what_it_is_handed_when_nobody_waits() {
     let mut slurm = slurm();
     slurm.flags = "--on slurm -j 2 --chunk 2".into();
-    slurm.shardrun("--retries 2", FLAKY).done().status(0).stderr_has("6 items handed to slurm as ");
+    slurm.shardrun("--retries 2", FLAKY).done().status(0).stderr_has("6 items submitted to slurm as ");
     until("it is over", || slurm.status().contains("5 of 6 done (83 %), 0 running, 1 failed"));
     fs::write(slurm.path("mended"), "").unwrap();
     slurm.bash("shardrun retry --failed run").done().status(0);
@@ -143,7 +143,7 @@ fn a_dataset_is_made_by_jobs_of_so_many_shards_each() {
     let urls: String = (0..10).map(|n| format!("{}/{n}\n", web.url)).collect();
     fs::write(slurm.path("urls.txt"), urls).unwrap();
     let flags = "urls.txt --output_folder out --output_format webdataset --number_sample_per_shard 2 --subjob_size 3";
-    let script = scripts().join("any2dataset");
+    let script = repository().join("scripts/any2dataset");
     let words = format!("exec {} {flags} --distributor slurm --allow_private", script.display());
     slurm.bash(&words).env("no_proxy", "*").done().status(0).stderr("");
     let made = list(slurm.path("out"));
@@ -242,7 +242,7 @@ fn what_slurm_does_not_start_is_explained() {
     let waiting = slurm.begin("--slurm-arg=--hold", "echo {}");
     let said = || fs::read_to_string(&waiting.errors).unwrap();
     let started = std::time::Instant::now();
-    until("it says why", || said().contains("slurm does not start 6 tasks: JobHeldUser"));
+    until("it says why", || said().contains("waiting for slurm: 6 tasks: JobHeldUser"));
     assert!(started.elapsed().as_secs() < 60, "it took {:?}", started.elapsed());
     let shown = slurm.bash("shardrun status run").done().status(0).stdout_text();
     assert!(shown.contains("waiting: 6 tasks: JobHeldUser"), "{shown}");

@@ -1,6 +1,6 @@
 # Clusters over ssh: start, add, status, remove, stop; a stranger is refused; a host that is not reached is named and
 # stops nothing else; what is not ours is left alone.
-# $SCRIPTS, $CACHE and $addresses are set; this network has only loopback.
+# $REPOSITORY, $CACHE and $addresses are set; this network has only loopback.
 set -euo pipefail
 ip link set lo up
 for address in $addresses; do ip address add "$address" dev lo; done
@@ -39,7 +39,7 @@ processes = json.load(open(".cluster/cluster.json"))["processes"]
 print(*(process["folder"] for process in processes if process["host"] == sys.argv[1]))
 PYTHON
 }
-cluster() { "$SCRIPTS/ssh-cluster" --ssh "ssh -F $PWD/ssh_config" "$@"; }
+cluster() { "$REPOSITORY/tools/shardrun/cluster/ssh-cluster" --ssh "ssh -F $PWD/ssh_config" "$@"; }
 printf '%s\n' 'a 127.0.0.1' '# not this one' 'b 127.0.0.1' >hosts
 echo 'stranger 127.0.0.1' >strange
 

@@ -21,7 +21,7 @@ class Store:
 
     def __init__(self, home):
         home.mkdir()
-        command = [ROOT / "scripts" / "engines" / "s3-serve", home]
+        command = [ROOT / "tests" / "stores" / "s3-serve", home]
         self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.env = {}
         for line in self.server.stdout:

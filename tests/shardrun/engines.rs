@@ -121,9 +121,9 @@ fn a_mistake_in_the_sites_file_says_where() {
         (
             "site.toml",
             "[batch]\nx = { y = 1 }\n",
-            "--config: x: a flag's value is a text, a number, true, or a list of these",
+            "--config: x: the value of a flag must be a string, a number, true, or a list of these",
         ),
-        ("site.yaml", "batch:\n  a: 1\n  a: 2\n", "site.yaml: line 3: a stands here twice"),
+        ("site.yaml", "batch:\n  a: 1\n  a: 2\n", "site.yaml: line 3: duplicate key a"),
         ("site.yaml", "worker: {}\nbacth:\n  partition: x\n", "site.yaml: unknown field `bacth`"),
         (
             "site.yaml",
@@ -133,7 +133,7 @@ fn a_mistake_in_the_sites_file_says_where() {
         (
             "site.yml",
             "batch:\n  x: {y: 1}\n",
-            "--config: x: a flag's value is a text, a number, true, or a list of these",
+            "--config: x: the value of a flag must be a string, a number, true, or a list of these",
         ),
     ] {
         std::fs::write(path.join(name), file).unwrap();
@@ -151,12 +151,12 @@ fn programs_that_are_missing_say_how_to_get_them() {
     let program = tool("shardrun");
     std::os::unix::fs::symlink(&program, path.join("shardrun")).unwrap();
     for (flags, said) in [
-        ("--on slurm", "scontrol: not found on this machine (install it: Debian's package slurm-client)"),
+        ("--on slurm", "scontrol: not found on this machine; install it from the Debian package slurm-client"),
         (
             "--on k8s --image x",
-            "kubectl: not found on this machine (install it: https://kubernetes.io/docs/tasks/tools or Debian's package kubernetes-client)",
+            "kubectl: not found on this machine; install it from https://kubernetes.io/docs/tasks/tools or the Debian package kubernetes-client",
         ),
-        ("--on ray", "python3: not found on this machine (install it: Debian's package python3)"),
+        ("--on ray", "python3: not found on this machine; install it from the Debian package python3"),
     ] {
         let script = format!("PATH={} ./shardrun {flags} -n 1 true", path.join("empty").display());
         bash(&script).cwd(path).fails(1, &format!("shardrun: {said}"));
@@ -164,7 +164,7 @@ fn programs_that_are_missing_say_how_to_get_them() {
     for (engine, package) in [("spark", "pyspark"), ("ray", "ray")] {
         std::fs::write(path.join("python"), "#!/bin/sh\nexit 4\n").unwrap();
         let script = format!("chmod +x python; ./shardrun --on {engine} --launcher ./python -n 1 true");
-        let said = format!("shardrun: {engine} is not installed for ./python (pip install {package})");
+        let said = format!("shardrun: {engine} is not installed for ./python; run pip install {package}");
         bash(&script).cwd(path).fails(1, &said);
     }
 }
@@ -180,9 +180,9 @@ shift; submission=$2 run=$5 shardrun=$7
 for bundle in "$submission"/*.jsonl; do
   head=$(head -n 1 "$bundle")
   tail -n +2 "$bundle" | while read -r task; do
-    printf '%s\n%s\n' "$head" "$task" | "$shardrun" item - || [ $? = 3 ]
+    printf '%s\n%s\n' "$head" "$task" | $shardrun item - || [ $? = 3 ]
   done
-done | "$shardrun" record "$run"
+done | $shardrun record "$run"
 "#;
     std::fs::write(path.join("launcher"), driver).unwrap();
     bash("chmod +x launcher").cwd(path).ok();
@@ -225,7 +225,7 @@ until [ -e "$submission/finished" ]; do sleep 0.1; done
     let mut killed = begin();
     let busy = shardrun(path, ["status", "r", "--json"]).ok();
     assert!(text(busy).contains(r#""live":true"#));
-    shardrun(path, words).done().status(1).stderr_has("another shardrun is at work on this run");
+    shardrun(path, words).done().status(1).stderr_has("another shardrun is working on this run");
     killed.kill().unwrap();
     killed.wait().unwrap();
     let done = shardrun(path, words).done().status(1);
@@ -236,7 +236,7 @@ until [ -e "$submission/finished" ]; do sleep 0.1; done
     let mut killed = begin();
     killed.kill().unwrap();
     killed.wait().unwrap();
-    shardrun(path, ["cancel", "r"]).done().status(0).stderr_has("ended the driver of ray");
+    shardrun(path, ["cancel", "r"]).done().status(0).stderr_has("ended the ray driver");
     assert!(path.join("ended").exists());
     clear();
 
@@ -273,10 +273,14 @@ fn a_worker_needs_nothing_but_its_bundle() {
     assert!(message.lines().count() == 2 && message.contains(r#""stderr":"e-b\n""#), "{message}");
     shardrun(path, ["item", "b.jsonl.gz"]).env("JOB_COMPLETION_INDEX", "1").done().status(0);
     assert_eq!(read(path, "6.txt"), "c\n");
-    shardrun(path, ["item", "b.jsonl.gz", "2"]).fails(1, "shardrun: b.jsonl.gz: there is no task 2");
+    shardrun(path, ["item", "b.jsonl.gz", "2"]).fails(1, "shardrun: b.jsonl.gz: no task 2");
     let lost = format!("{}\n[[1,\"x\"]]\n", head("/no/such/folder"));
-    run("shardrun", ["item", "-"]).stdin(lost).done().status(1).stderr_has("/no/such/folder: not on ");
-    run("shardrun", ["item", "-"]).fails(1, "shardrun: stdin: empty: not even a plan");
+    run("shardrun", ["item", "-"])
+        .stdin(lost)
+        .done()
+        .status(1)
+        .stderr_has("/no/such/folder: cannot change to this folder on ");
+    run("shardrun", ["item", "-"]).fails(1, "shardrun: stdin: empty file: expected a plan");
     // One that stays: an empty line after the results of each task.
     let here = head(&path.display().to_string());
     let tasks = format!("{here}\n[[7,\"x\"]]\n{here}\n[[5,\"b\"],[8,\"y\"]]\n");
@@ -405,9 +409,10 @@ fn manifests_use_what_a_server_has() {
     assert_eq!(container["volumeMounts"][2]["subPath"], "x");
     assert_eq!(container["envFrom"][0]["secretRef"]["name"], "s3");
     let flags = ["--on", "k8s", "--dry-run", "-n", "3", "true"];
-    shardrun(path, flags).fails(2, "shardrun: --on k8s needs --image, or image in the section k8s of --config");
+    shardrun(path, flags).fails(2, "shardrun: --on k8s requires --image, or image in the section k8s of --config");
     let flags = ["--on", "k8s", "--image", "x", "--plain-jobs", "-j", "2", "--dry-run", "-n", "3", "true"];
-    shardrun(path, flags).fails(2, "shardrun: --plain-jobs with -j needs --wait: nobody else could hold the Jobs back");
+    shardrun(path, flags)
+        .fails(2, "shardrun: --plain-jobs with -j requires --wait: only shardrun can limit the number of Jobs");
 }
 
 #[test]

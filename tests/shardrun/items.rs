@@ -48,7 +48,7 @@ fn a_value_between_quotes_of_the_pipeline_is_refused_if_the_shell_would_see_it()
     let folder = dir();
     for pipeline in ["echo \"{}\"", "echo '{}'", "cat <<EOF\n{}\nEOF"] {
         let done = shardrun(folder.path(), [pipeline, "$(touch hacked)"]).done().status(2);
-        done.stderr("shardrun: item '$(touch hacked)' has characters that the shell knows, and its place is between quotes: write \"$SHARD\" there");
+        done.stderr("shardrun: item '$(touch hacked)' contains shell metacharacters, and its placeholder is inside quotes; write \"$SHARD\" there");
     }
     assert!(list(folder.path()).is_empty());
     shardrun(folder.path(), ["--run", "r", "tarcat --help > {base}.txt; echo \"{}\"", "plain-1.tar"]).ok();
@@ -67,52 +67,55 @@ fn other_braces_are_the_shells() {
 fn mistakes_are_refused_before_anything_runs() {
     let folder = dir();
     let cases: [(&[&str], &str); 13] = [
-        (&["touch ran"], "say what to run it on, in one way: -n N, ITEM…, -T FILE or --shards-of TABLE"),
+        (&["touch ran"], "give the items in exactly one way: -n N, ITEM…, -T FILE or --shards-of TABLE"),
         (
             &["-n", "2", "touch ran", "x"],
-            "say what to run it on, in one way: -n N, ITEM…, -T FILE or --shards-of TABLE",
+            "give the items in exactly one way: -n N, ITEM…, -T FILE or --shards-of TABLE",
         ),
-        (&["-n", "2", "-o", "x", "touch ran"], "items 0 and 1 would both write x (use {}, {i} or {base})"),
+        (&["-n", "2", "-o", "x", "touch ran"], "items 0 and 1 would both write x; use {}, {i} or {base}"),
         (
             &["-n", "2", "-o", "{}", "--also", "y", "touch ran"],
-            "items 0 and 1 would both write y (use {}, {i} or {base})",
+            "items 0 and 1 would both write y; use {}, {i} or {base}",
         ),
-        (&["-n", "2", "--also", "s3://b/{}", "touch ran"], "--also s3://b/0: only files are looked for"),
+        (&["-n", "2", "--also", "s3://b/{}", "touch ran"], "--also s3://b/0: must be a file path"),
         (
             &["-o", "{base}", "touch ran", "a/x.tar", "b/x.tgz"],
-            "items 0 and 1 would both write x (use {}, {i} or {base})",
+            "items 0 and 1 would both write x; use {}, {i} or {base}",
         ),
         (
             &["-n", "2", "touch ran {shard:05}"],
-            "the pipeline: unknown place {shard:05} (known: {}, {i}, {:05}, {base}, {dir}, {ext}, {n}; write {{shard:05}} for the text itself)",
+            "pipeline: unknown placeholder {shard:05} (known: {}, {i}, {:05}, {base}, {dir}, {ext}, {n}; write {{shard:05}} for the literal text)",
         ),
         (
             &["-n", "2", "-o", "{x}", "touch ran"],
-            "-o '{x}': unknown place {x} (known: {}, {i}, {:05}, {base}, {dir}, {ext}, {n}; write {{x}} for the text itself)",
+            "-o '{x}': unknown placeholder {x} (known: {}, {i}, {:05}, {base}, {dir}, {ext}, {n}; write {{x}} for the literal text)",
         ),
         (
             &["--on", "lsf", "-n", "2", "touch ran"],
             "invalid value 'lsf' for '--on <ENGINE>'; [possible values: local, slurm, k8s, spark, ray] (see shardrun --help)",
         ),
-        (&["--image", "x", "-n", "2", "touch ran"], "--image is for --on k8s"),
-        (&["--on", "ray", "--config", "x", "-n", "2", "touch ran"], "--config is for --on slurm or k8s"),
-        (&["-n", "2", "-o", "-", "touch ran"], "-o -: the outputs of many items cannot share stdout: name files"),
+        (&["--image", "x", "-n", "2", "touch ran"], "--image requires --on k8s"),
+        (&["--on", "ray", "--config", "x", "-n", "2", "touch ran"], "--config requires --on slurm or k8s"),
+        (
+            &["-n", "2", "-o", "-", "touch ran"],
+            "-o -: items cannot share stdout; give a name per item, such as -o 'out-{}.tar'",
+        ),
         (
             &["--chunk", "0", "-n", "2", "touch ran"],
-            "invalid value '0' for '--chunk <K>': not a number from 1 on (see shardrun --help)",
+            "invalid value '0' for '--chunk <K>': not a positive number (see shardrun --help)",
         ),
     ];
     for (args, said) in cases {
         shardrun(folder.path(), args).fails(2, &format!("shardrun: {said}"));
         assert!(list(folder.path()).is_empty(), "{args:?} left {:?}", list(folder.path()));
     }
-    shardrun(folder.path(), ["-n", "0", "touch ran"]).fails(1, "shardrun: there are no items");
+    shardrun(folder.path(), ["-n", "0", "touch ran"]).fails(1, "shardrun: no items to run");
     shardrun(folder.path(), ["touch ran", "two\nlines"])
-        .fails(1, "shardrun: item 'two\\nlines': a name cannot hold a newline");
+        .fails(1, "shardrun: item 'two\\nlines': names must not contain newlines or NUL bytes");
 }
 
 #[test]
-fn help_names_every_place_of_a_template() {
+fn help_names_every_placeholder_of_a_template() {
     let help = words("shardrun", "--help").done().status(0).stdout_text();
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for text in [

@@ -13,7 +13,7 @@ fn a_reader_that_has_enough_is_explained() {
     let folder = dir();
     let path = folder.path();
     std::fs::write(path.join("big"), vec![0; 1 << 20]).unwrap();
-    let hint = "could not write all of its output, as when the next one stops reading early; if that is meant, write";
+    let hint = "could not write all of its output, as happens if the next stage stops reading early; if that is intended, write";
     for (run, pipeline, status) in [("r", "cat big | head -c 1", 141), ("s", "curl -s file://$PWD/big | head -c 1", 23)]
     {
         let done = shardrun(path, ["--run", run, "-n", "1", "-o", "{}.out", pipeline]).done().status(3);
@@ -166,5 +166,5 @@ fn limits_hold_over_all_jobs_together() {
     let few = shardrun(path, flags.iter().chain(&["-j", "2", "true"])).done().status(2);
     few.stderr_has("shardrun: -j 2: these tasks take ");
     let failures = shardrun(path, flags.iter().chain(&["--max-failures", "5", "true"])).done().status(2);
-    failures.stderr_has("shardrun: --max-failures needs --wait here");
+    failures.stderr_has("shardrun: --max-failures requires --wait here");
 }

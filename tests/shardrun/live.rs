@@ -56,8 +56,8 @@ fn jobs_of_another_folder_are_not_taken_for_ours() {
     let cluster = Cluster::new();
     let (one, two) = (dir(), dir());
     let flags = with(&K8S, &["true"]);
-    cluster.shardrun(one.path(), &flags).done().status(0).stderr_has("3 items handed to k8s as shardrun-");
-    cluster.shardrun(two.path(), &flags).done().status(0).stderr_has("3 items handed to k8s as shardrun-");
+    cluster.shardrun(one.path(), &flags).done().status(0).stderr_has("3 items submitted to k8s as shardrun-");
+    cluster.shardrun(two.path(), &flags).done().status(0).stderr_has("3 items submitted to k8s as shardrun-");
     assert_eq!(cluster.starts(), 6, "the second command ran nothing");
     // Nor are they ended for ours.
     cluster.shardrun(two.path(), ["cancel"]).done().status(0).stderr_has("ended k8s shardrun-");
@@ -74,7 +74,7 @@ fn the_same_command_joins_a_live_run() {
         cluster.shardrun(folder.path(), &command).done().status(0);
         let again = cluster.shardrun(folder.path(), &command).done().status(0);
         again.stderr_has(&format!("shardrun: r: already running on {engine} as "));
-        cluster.shardrun(folder.path(), ["retry", "r"]).done().status(0).stderr_has(": nothing is submitted");
+        cluster.shardrun(folder.path(), ["retry", "r"]).done().status(0).stderr_has(", nothing submitted");
         assert_eq!(cluster.starts(), 3, "{engine}: items were handed over twice");
         let refused = format!("shardrun: r: still running on {engine} as ");
         for other in [with(flags, &["--run", "r", "--redo", "true"]), vec!["--run", "r", "-n", "3", "true"]] {
@@ -153,7 +153,9 @@ fn a_cluster_that_cannot_be_asked_may_still_run_it() {
     let command = with(&SLURM, &["--run", "r", "true"]);
     cluster.shardrun(folder.path(), &command).done().status(0);
     let other = cluster.shardrun(folder.path(), &command).env("CLUSTER_NAME", "two").done().status(1);
-    other.stderr_has("still runs on slurm").stderr_has("it is on the cluster one, and this machine's is two");
+    other
+        .stderr_has("still runs on slurm")
+        .stderr_has("it was submitted to the cluster one, but this machine uses two");
     assert_eq!(cluster.starts(), 3);
 }
 
@@ -195,7 +197,7 @@ fn cancel_without_a_name_ends_the_run_that_is_live() {
         cluster.shardrun(path, ["cancel"]).done().status(0).stderr_has(": nothing was running");
         cluster.shardrun(path, with(flags, &["echo 1"])).done().status(0);
         cluster.shardrun(path, with(flags, &["echo 2"])).done().status(0);
-        cluster.shardrun(path, ["cancel"]).done().status(2).stderr_has("several runs are at work, name one of them: ");
+        cluster.shardrun(path, ["cancel"]).done().status(2).stderr_has("several runs are active; name one of them: ");
     }
 }
 
@@ -259,14 +261,14 @@ fn cancel_from_elsewhere_ends_no_stranger() {
         (forged("boot", "another"), format!("process {pid} on ")),
         (forged("namespace", "pid:[1]"), format!("process {pid} in another container on ")),
         // The number of a process that has gone was given to another.
-        (forged("start", "1").replace("\"1\"", "1"), "a process that did not sign the lock".into()),
-        (pid.clone(), "a process that did not sign the lock".into()),
+        (forged("start", "1").replace("\"1\"", "1"), "an unidentified process".into()),
+        (pid.clone(), "an unidentified process".into()),
     ] {
         let mut holder = hold(path, &signed);
         let done = shardrun(path, ["cancel", "r"]).done().status(1);
         done.stderr_has(&format!("shardrun: r: {said}")).stderr_has("cannot be ended from here");
         let started = shardrun(path, ["--run", "r", "-n", "1", "--redo", "true"]).done().status(1);
-        started.stderr_has("another shardrun is at work on this run");
+        started.stderr_has("another shardrun is working on this run");
         holder.kill().unwrap();
         holder.wait().unwrap();
         until(|| !is_locked(&path.join("r")));

@@ -2,7 +2,6 @@
 
 mod engines;
 mod items;
-mod kills;
 mod limits;
 mod live;
 mod outputs;

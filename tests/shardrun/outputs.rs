@@ -16,8 +16,8 @@ fn nothing_is_committed_unless_every_stage_succeeded() {
         ("echo x; false | cat", "exit_status", "the command failed with exit status 1"),
         ("echo x; exit 7", "exit_status", "the command failed with exit status 7"),
         ("echo x; echo $nobody", "exit_status", "the command failed with exit status 1"),
-        ("echo x; kill -9 $$", "signal", "the command was ended by signal 9"),
-        ("echo x; no-such-command", "exit_status", "the command was not found (exit status 127)"),
+        ("echo x; kill -9 $$", "signal", "the command died of signal 9"),
+        ("echo x; no-such-command", "exit_status", "command not found (exit status 127)"),
     ] {
         let done = shardrun(path, ["--redo", "--run", "r", "-n", "1", "-o", "out/{}", pipeline]).done().status(3);
         done.stderr(&format!("shardrun: item 0 (0): {message}\nshardrun: 0 items; failed 1 (1 {code})"));
@@ -65,7 +65,7 @@ fn what_has_a_compressed_name_is_compressed_whatever_its_bytes_look_like() {
     shardrun(path, ["--run", "a", "-o", "{i}-a.tar.gz", "cat {}", "in.tar"]).ok();
     assert_eq!(members(&bash("gzip -dc 0-a.tar.gz").cwd(path).ok()).len(), 1);
     let other = ["--run", "b", "-o", "{i}-b.tar.gz", "zstd -qc {}", "in.tar"];
-    let said = "the pipeline writes zstd, but the name 0-b.tar.gz asks for gzip";
+    let said = "the pipeline wrote zstd data, but the name 0-b.tar.gz calls for gzip";
     shardrun(path, other).done().status(3).stderr_has(said);
     // What is compressed already is looked into: half of it is not an output.
     let cut = ["--run", "c", "-o", "{i}-c.tar.gz", "gzip -c {} | head -c 60", "in.tar"];

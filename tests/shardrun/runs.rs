@@ -45,11 +45,11 @@ fn another_plan_is_refused_and_says_what_differs() {
         (&["-o", "{}", "echo 2", "a", "b"], "the pipeline was 'echo 1' and is now 'echo 2'"),
         (&["-o", "{}.x", "echo 1", "a", "b"], "-o was '{}' and is now '{}.x'"),
         (&["-o", "{}", "echo 1", "a"], "the number of items was '2' and is now '1'"),
-        (&["-o", "{}", "echo 1", "a", "c"], "the items was"),
+        (&["-o", "{}", "echo 1", "a", "c"], "the list of items was"),
     ];
     for (args, said) in cases {
         let done = shardrun(path, ["--run", "r"].iter().chain(args)).done().status(1);
-        done.stderr_has(&format!("shardrun: r: this run has another plan: {said}"));
+        done.stderr_has(&format!("shardrun: r: the plan has changed: {said}"));
     }
     shardrun(path, ["--run", "r", "--redo", "-o", "{}", "echo 2", "a", "b"]).ok();
     assert_eq!(read(path, "a"), "2\n");
@@ -84,7 +84,7 @@ fn a_timeout_ends_the_whole_attempt() {
         args.extend(output.map(|name| ["-o", name]).into_iter().flatten());
         args.push("echo $$ > pid; echo x; sleep 1000 & sleep 1000");
         let done = shardrun(path, &args).done().status(3);
-        done.stderr("shardrun: item 0 (0): not done after 3 s\nshardrun: 0 items; failed 1 (1 timeout)");
+        done.stderr("shardrun: item 0 (0): timed out after 3 s\nshardrun: 0 items; failed 1 (1 timeout)");
         // Nothing of its process group is left.
         let pid = read(path, "pid");
         assert!(is_gone(pid.trim()), "something of it is left");
@@ -138,9 +138,9 @@ fn status_shows_the_slowest_and_the_failed() {
     assert!(text.ends_with(failed), "{text}");
     let json: Value = serde_json::from_slice(&shardrun(path, ["status", "r", "--json"]).ok()).unwrap();
     assert_eq!((&json["slowest"][0]["item"], &json["failures"][0]["said"]), (&1.into(), &"no \u{1b}[31mcolour".into()));
-    shardrun(path, ["status", "nowhere"]).fails(1, "shardrun: nowhere: there is no run in this folder");
+    shardrun(path, ["status", "nowhere"]).fails(1, "shardrun: nowhere: not a run folder");
     let other = dir();
-    shardrun(other.path(), ["status"]).fails(1, "shardrun: there is no run in this folder: name its folder");
+    shardrun(other.path(), ["status"]).fails(1, "shardrun: no run in this folder; name the folder of the run");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn two_runs_at_once_are_refused() {
     let flags = ["--run", "r", "-n", "1", "touch begun; while [ ! -e go ]; do sleep 0.05; done"];
     let mut first = shardrun(path, flags).into_command().spawn().unwrap();
     bash("while [ ! -e begun ]; do sleep 0.02; done").cwd(path).ok();
-    shardrun(path, flags).done().status(1).stderr_has("/r: another shardrun is at work on this run (process ");
+    shardrun(path, flags).done().status(1).stderr_has("/r: another shardrun is working on this run (process ");
     assert_eq!(counts(path), [0, 1, 0, 0]);
     std::fs::write(path.join("go"), "").unwrap();
     assert!(first.wait().unwrap().success());

@@ -17,7 +17,7 @@ fn each_refusal_has_a_line_of_its_own() {
     unknown.fails(1, &format!("tarcat: {name}: the server does not know this access key"));
     read("s3://test/access/b.tar").fails(1, "tarcat: s3://test/access/b.tar: no such object");
     read("s3://absent/b.tar").fails(1, "tarcat: s3://absent/b.tar: no such bucket");
-    read("s3://test").fails(1, "tarcat: s3://test: names no object, but all below it");
+    read("s3://test").fails(1, "tarcat: s3://test: is a prefix, not an object");
     // SeaweedFS would make the bucket.
     let proxy = Proxy::start(store().endpoint(), |_, _| Act::Answer(NO_BUCKET));
     let write = store().run("tarcat", ["-o", "s3://absent/b.tar"]).env("AWS_ENDPOINT_URL", &proxy.url);
@@ -35,7 +35,7 @@ fn public_buckets_need_no_keys_and_others_say_so() {
     assert!(read("s3://public/a.tar").ok() == archive);
     read("s3://test/private.tar").fails(
         1,
-        "tarcat: s3://test/private.tar: access denied (no credentials were found: set AWS_ACCESS_KEY_ID and \
+        "tarcat: s3://test/private.tar: access denied (no credentials found: set AWS_ACCESS_KEY_ID and \
          AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)",
     );
 }
@@ -67,7 +67,7 @@ fn the_flag_goes_before_the_environment() {
     let read = store().run("tarcat", ["--endpoint", store().endpoint(), "s3://test/flag.tar"]);
     assert!(read.env("AWS_ENDPOINT_URL", "http://127.0.0.1:1").ok() == archive);
     let done = store().run("tarcat", ["--endpoint", "localhost:9000", "s3://test/flag.tar"]).done().status(2);
-    done.stderr_has("it is not of the form http(s)://HOST");
+    done.stderr_has("not of the form http(s)://HOST");
 }
 
 #[test]

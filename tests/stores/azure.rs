@@ -20,7 +20,7 @@ fn azure() -> &'static Azure {
     static AZURE: OnceLock<Azure> = OnceLock::new();
     AZURE.get_or_init(|| {
         let folder = dir();
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/engines/azure-serve");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores/azure-serve");
         let mut server = Command::new(script);
         let mut server = server.arg(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(server.stdout.take().unwrap()).lines().map(Result::unwrap);

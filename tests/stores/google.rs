@@ -18,5 +18,5 @@ fn objects_at_google_s_are_written_listed_and_read() {
     assert!(run(&["gs://public/google/small.tar"]).ok() == Archive::of_samples(2).whole());
     run(&["gs://public/google/none.tar"]).fails(1, "tarcat: gs://public/google/none.tar: no such object");
     let without_account = bare("tarcat", ["az://box/a.tar"]).env("AZURE_STORAGE_USE_EMULATOR", "false");
-    without_account.fails(1, "tarcat: az://box/a.tar: no account is named (set AZURE_STORAGE_ACCOUNT_NAME)");
+    without_account.fails(1, "tarcat: az://box/a.tar: missing storage account (set AZURE_STORAGE_ACCOUNT_NAME)");
 }

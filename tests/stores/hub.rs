@@ -36,8 +36,8 @@ fn a_dataset_that_is_not_public_says_what_to_set() {
     let hub = Server::start(|_, _, stream| respond(stream, "401 Unauthorized", "", b"", 0));
     let read = || run("tarcat", ["hf://datasets/o/n/a.tar"]).env("HF_ENDPOINT", &hub.url).env("HF_HOME", "/nowhere");
     let refused = "tarcat: hf://datasets/o/n/a.tar: the server answers 401 Unauthorized";
-    read().env("HF_TOKEN", "").fails(1, &format!("{refused} (without a token: set HF_TOKEN for private datasets)"));
+    read().env("HF_TOKEN", "").fails(1, &format!("{refused} (no token: set HF_TOKEN for private datasets)"));
     read().env("HF_TOKEN", "hf_secret").fails(1, refused);
     let done = run("tarcat", ["hf://owner/name/a.tar"]).done().status(1);
-    done.stderr("tarcat: hf://owner/name/a.tar: a name on the hub is hf://datasets/OWNER/NAME[@REVISION]/PATH");
+    done.stderr("tarcat: hf://owner/name/a.tar: expected hf://datasets/OWNER/NAME[@REVISION]/PATH");
 }

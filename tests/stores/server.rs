@@ -35,7 +35,7 @@ pub fn store() -> &'static Store {
 impl Store {
     fn start() -> Self {
         let folder = dir();
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/engines/s3-serve");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores/s3-serve");
         let mut server = Command::new(script);
         let mut server = server.arg(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut variables = Vec::new();

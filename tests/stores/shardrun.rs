@@ -77,7 +77,7 @@ fn a_bucket_that_cannot_be_listed_leaves_it_to_the_job_log() {
         let flags = ["-n", "2", "-o", "s3://test/hidden/{}.txt", "echo {} >>ran; echo {}"];
         store().run("shardrun", flags).cwd(path).env("AWS_ENDPOINT_URL", &proxy.url).done().status(0)
     };
-    let said = "shardrun: s3://test/hidden/: cannot list: the server answers 403 Forbidden (AccessDenied); going by the job log";
+    let said = "shardrun: s3://test/hidden/: cannot list: the server answers 403 Forbidden (AccessDenied); relying on the job log";
     run().stderr(said);
     run().stderr(said);
     assert_eq!(ran(path), ["0", "1"]);

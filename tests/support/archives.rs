@@ -1,4 +1,4 @@
-//! Archives made and read by an implementation that is not ours.
+//! Makes and reads archives with another implementation of tar.
 
 use std::io::{Cursor, Read};
 
@@ -28,7 +28,7 @@ impl Archive {
         self.entry(path.as_bytes(), tar::EntryType::Regular, data)
     }
 
-    /// A member of any type, under a name that needs no long form.
+    /// A member of any type, with a name of up to 100 bytes.
     pub fn entry(mut self, path: &[u8], kind: tar::EntryType, data: &[u8]) -> Self {
         let mut header = tar::Header::new_gnu();
         header.as_old_mut().name[..path.len()].copy_from_slice(path);
@@ -48,19 +48,19 @@ impl Archive {
         self
     }
 
-    /// The archive without its end.
+    /// The archive without its end-of-archive blocks.
     pub fn cut(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// The whole archive.
+    /// The complete archive.
     pub fn whole(mut self) -> Vec<u8> {
         self.bytes.extend([0; 1024]);
         self.bytes
     }
 }
 
-/// Bytes that no codec shrinks, the same for the same seed.
+/// Incompressible bytes, the same for the same seed.
 pub fn noise(seed: u64, n: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
@@ -72,14 +72,14 @@ pub fn noise(seed: u64, n: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(n).collect()
 }
 
-/// Names and data of all members of a whole archive.
+/// Names and data of all members of a complete archive.
 #[track_caller]
 pub fn members(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
-    assert!(bytes.len() >= 1024 && bytes.ends_with(&[0; 1024]), "no end of archive in {} bytes", bytes.len());
+    assert!(bytes.len() >= 1024 && bytes.ends_with(&[0; 1024]), "no end-of-archive in {} bytes", bytes.len());
     try_members(bytes).unwrap()
 }
 
-/// Names of all members of a whole archive.
+/// Names of all members of a complete archive.
 #[track_caller]
 pub fn names(bytes: &[u8]) -> Vec<String> {
     members(bytes).into_iter().map(|member| member.0).collect()

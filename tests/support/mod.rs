@@ -1,4 +1,4 @@
-//! What the tests have in common: running tools and pipelines, making and reading archives.
+//! Shared by all tests: runs tools and pipelines, makes and reads archives, and serves HTTP.
 
 pub mod archives;
 pub mod server;
@@ -9,33 +9,34 @@ use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
+use std::sync::Once;
 
 pub use archives::{Archive, members, names};
 pub use tempfile::TempDir;
 
-/// All tools.
-pub const TOOLS: [&str; 13] = [
-    "fetch",
-    "shardrun",
-    "tarcat",
-    "tarcheck",
-    "tarcreate",
-    "tardataset",
-    "tarproc",
-    "tarresize",
-    "tarshow",
-    "tarsort",
-    "tarsplit",
-    "tarvideo",
-    "urlcat",
-];
+/// The names of all tools, in the order of the table in tools/lib.rs.
+pub const TOOLS: [&str; tarpipe_tools::TOOLS.len()] = {
+    let mut names = [""; tarpipe_tools::TOOLS.len()];
+    let mut i = 0;
+    while i < names.len() {
+        names[i] = tarpipe_tools::TOOLS[i].name;
+        i += 1;
+    }
+    names
+};
 
-/// Where a tool's binary is.
+/// The path of a tool: a link beside the executable that contains all tools.
 pub fn tool(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_BIN_EXE_tarcat")).with_file_name(name)
+    static LINKS: Once = Once::new();
+    let program = Path::new(env!("CARGO_BIN_EXE_tarpipe"));
+    let folder = program.parent().unwrap();
+    LINKS.call_once(|| {
+        assert!(Command::new(program).args(["link", "--force"]).arg(folder).status().unwrap().success());
+    });
+    folder.join(name)
 }
 
-/// A folder that goes away with the test.
+/// A temporary folder, removed at the end of the test.
 pub fn dir() -> TempDir {
     tempfile::Builder::new().prefix("tarpipe-test-").tempdir().unwrap()
 }
@@ -68,19 +69,19 @@ pub fn bash(script: &str) -> Run {
 }
 
 impl Run {
-    /// Feeds these bytes to stdin.
+    /// Bytes for stdin.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = bytes.into();
         self
     }
 
-    /// More arguments; the first one of a script is its name.
+    /// More arguments. For a script, the first one is its `$0`.
     pub fn args<S: AsRef<str>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.command.args(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
-    /// Runs in this folder.
+    /// The folder to run in.
     pub fn cwd(mut self, folder: impl AsRef<Path>) -> Self {
         self.command.current_dir(folder);
         self
@@ -91,7 +92,7 @@ impl Run {
         self
     }
 
-    /// The bare command, for tests that hold it by the hand.
+    /// The command itself, for tests that control the child process.
     pub fn into_command(self) -> Command {
         self.command
     }
@@ -102,19 +103,19 @@ impl Run {
         let mut child = self.command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let bytes = self.stdin;
-        // A tool may leave before it has read everything.
+        // A tool may exit before it has read everything.
         let feeder = std::thread::spawn(move || _ = stdin.write_all(&bytes));
         let output = child.wait_with_output().unwrap();
         feeder.join().unwrap();
         Done { shown: format!("{:?}", self.command), output }
     }
 
-    /// Runs to the end, which must be a silent success; gives stdout.
+    /// Runs to the end, which must be a success without messages; returns stdout.
     pub fn ok(self) -> Vec<u8> {
         self.done().status(0).stderr("").stdout()
     }
 
-    /// Runs to the end, which must be a failure that says exactly this.
+    /// Runs to the end, which must be a failure with exactly this message.
     pub fn fails(self, status: i32, stderr: &str) -> Done {
         self.done().status(status).stderr(stderr)
     }
@@ -127,14 +128,14 @@ pub struct Done {
 }
 
 impl Done {
-    /// Demands an exit status, 128+N for death by signal N.
+    /// Asserts the exit status; 128+N for signal N.
     #[track_caller]
     pub fn status(self, expected: i32) -> Self {
         assert_eq!(status(self.output.status), expected, "{}", self.show());
         self
     }
 
-    /// Demands exactly this on stderr; a last newline is not needed.
+    /// Asserts exactly this on stderr, apart from a final newline.
     #[track_caller]
     pub fn stderr(self, expected: &str) -> Self {
         let got = self.stderr_text();
@@ -142,7 +143,7 @@ impl Done {
         self
     }
 
-    /// Demands that stderr holds this.
+    /// Asserts that stderr contains this.
     #[track_caller]
     pub fn stderr_has(self, part: &str) -> Self {
         assert!(self.stderr_text().contains(part), "no {part:?} in stderr\n{}", self.show());
@@ -177,7 +178,7 @@ impl Done {
     }
 }
 
-/// Runs a tool in a folder and gives the most memory, in bytes, that it or any one of its children took.
+/// Runs a tool in a folder and returns the peak memory, in bytes, of the tool or of its largest child.
 pub fn peak_memory(folder: impl AsRef<Path>, name: &str, args: &str) -> u64 {
     let script = "import resource, subprocess, sys\n\
         subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n\
@@ -188,7 +189,7 @@ pub fn peak_memory(folder: impl AsRef<Path>, name: &str, args: &str) -> u64 {
     String::from_utf8(said).unwrap().trim().parse::<u64>().unwrap() << 10
 }
 
-/// An exit status as a shell shows it.
+/// The exit status as a shell shows it.
 pub fn status(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
@@ -201,7 +202,7 @@ pub fn list(folder: impl AsRef<Path>) -> Vec<String> {
     names
 }
 
-/// A Python that has these packages, installed once into the target folder.
+/// A Python with these packages, installed once into the target folder.
 pub fn venv(packages: &[&str]) -> PathBuf {
     static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one_at_a_time = LOCK.lock().unwrap();

@@ -1,4 +1,4 @@
-"""Runs a command without some calls that came after Linux 4.18, which many clusters still have.
+"""Runs a command without some system calls that are newer than Linux 4.18, which many clusters still run.
 
     python3 old_kernel.py [--without-flock] COMMAND...
 
@@ -11,14 +11,14 @@ import os
 import struct
 import sys
 
-LATER = (434, 435, 436, 437)  # pidfd_open, clone3, close_range, openat2: the same numbers on every machine
+LATER = (434, 435, 436, 437)  # pidfd_open, clone3, close_range, openat2: the same numbers on every architecture
 FLOCK = {"x86_64": 73, "aarch64": 32}
 
 command, refused = sys.argv[1:], LATER
 if command[0] == "--without-flock":
     command, refused = command[1:], (FLOCK[os.uname().machine],)
 
-# Of linux/prctl.h, linux/seccomp.h and linux/bpf_common.h.
+# From linux/prctl.h, linux/seccomp.h and linux/bpf_common.h.
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.ENOSYS
@@ -28,7 +28,7 @@ def instruction(code, value, if_true=0, if_false=0):
     return struct.pack("HBBI", code, if_true, if_false, value)
 
 
-words = [instruction(LOAD, 0)]  # the number of the call
+words = [instruction(LOAD, 0)]  # the number of the system call
 for left, number in zip(reversed(range(len(refused))), refused):
     words.append(instruction(EQUAL, number, if_true=left + 1))
 words += [instruction(RETURN, ALLOW), instruction(RETURN, REFUSE)]

@@ -1,17 +1,17 @@
-//! A web server on loopback that answers as a script tells it, one connection at a time.
+//! An HTTP server on loopback with scripted answers, one connection at a time.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// A request as it came in.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: String,
     pub path: String,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// Whether the body came to its end.
+    /// Whether the body is complete.
     pub whole: bool,
 }
 
@@ -28,8 +28,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server; `answer` gets the request, its number, and the connection to write to. The
-    /// connection closes when it returns.
+    /// Starts a server. `answer` gets the request, its number and the connection, which is closed when it returns.
     pub fn start(answer: impl Fn(&Request, usize, &mut TcpStream) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -52,10 +51,10 @@ impl Server {
     }
 }
 
-/// Writes a response with a body of which `sent` bytes are really sent.
+/// Writes a response, but only the first `sent` bytes of its body.
 pub fn respond(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8], sent: usize) {
     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n{headers}\r\n", body.len());
-    // A client that leaves is no concern of the server's.
+    // The client may have closed the connection.
     _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body[..sent.min(body.len())]));
 }
 
@@ -79,7 +78,7 @@ fn read_request(stream: &TcpStream) -> Option<Request> {
     Some(request)
 }
 
-/// None when the body breaks off.
+/// None if the body is truncated.
 fn read_chunks(reader: &mut impl BufRead, body: &mut Vec<u8>) -> Option<()> {
     loop {
         let mut line = String::new();

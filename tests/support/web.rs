@@ -1,5 +1,4 @@
-//! A web that misbehaves: a server with a thread for each connection, TLS over it, and name
-//! servers whose answers change.
+//! Misbehaving servers: HTTP and HTTPS with a thread per connection, and name servers whose answers change.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -7,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A request: its path as it was asked for, and its head in lower case.
+/// A request: its path as received, and its head in lower case.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub path: String,
@@ -21,17 +20,17 @@ pub struct Web {
     seen: Arc<Mutex<Vec<Asked>>>,
 }
 
-/// Whatever a connection runs over.
+/// A connection, with or without TLS.
 pub trait Wire: Read + Write {}
 impl<T: Read + Write> Wire for T {}
 
 impl Web {
-    /// Starts a server; `answer` gets the request and the connection, which closes when it returns.
+    /// Starts a server. `answer` gets the request and the connection, which is closed when it returns.
     pub fn start(answer: impl Fn(&Asked, &mut dyn Wire) + Send + Sync + 'static) -> Self {
         Web::over("http", |tcp| Some(Box::new(tcp) as Box<dyn Wire>), move |asked, wire| answer(asked, &mut **wire))
     }
 
-    /// The same with the connection itself, for what goes on after an answer.
+    /// The same with the TCP connection, for tests of what follows an answer.
     pub fn start_raw(answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static) -> Self {
         Web::over("http", Some, answer)
     }
@@ -62,7 +61,7 @@ impl Web {
             for tcp in listener.incoming().flatten() {
                 let (requests, shared) = (Arc::clone(&requests), Arc::clone(&shared));
                 std::thread::spawn(move || {
-                    // A client that never asks must not keep the thread for ever.
+                    // A client that sends no request must not block the thread forever.
                     _ = tcp.set_read_timeout(Some(Duration::from_secs(60)));
                     let Some(mut wire) = (shared.0)(tcp) else { return };
                     let Some(asked) = read_request(&mut wire) else { return };
@@ -80,13 +79,13 @@ impl Web {
         self.seen.lock().unwrap().clone()
     }
 
-    /// How often this path was asked for.
+    /// Number of requests for this path.
     pub fn count(&self, path: &str) -> usize {
         self.seen().iter().filter(|asked| asked.path == path).count()
     }
 }
 
-/// Reads one request; none when the client has left.
+/// Reads one request; None if the client has closed the connection.
 pub fn read_request(wire: &mut dyn Wire) -> Option<Asked> {
     let mut reader = BufReader::with_capacity(1, wire);
     let mut head = String::new();
@@ -103,13 +102,13 @@ pub fn read_request(wire: &mut dyn Wire) -> Option<Asked> {
     Some(Asked { path, head: head.to_ascii_lowercase() })
 }
 
-/// Writes a whole answer. A client that leaves is no concern of the server's.
+/// Writes a complete response. The client may have closed the connection.
 pub fn reply(wire: &mut dyn Wire, status: &str, headers: &str, body: &[u8]) {
     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n{headers}\r\n", body.len());
     _ = wire.write_all(head.as_bytes()).and_then(|()| wire.write_all(body));
 }
 
-/// A certificate for these names, signed by itself.
+/// A self-signed certificate for these names.
 pub struct Certificate {
     config: Arc<rustls::ServerConfig>,
     pem: String,
@@ -131,23 +130,23 @@ impl Certificate {
         Certificate { config: Arc::new(config), pem: made.cert.pem(), key: made.signing_key.serialize_pem() }
     }
 
-    /// Writes it where SSL_CERT_FILE can point.
+    /// Writes the certificate, for SSL_CERT_FILE.
     pub fn save(&self, path: &Path) {
         std::fs::write(path, &self.pem).unwrap();
     }
 
-    /// Writes it and its key, for a server that is not ours.
+    /// Writes the certificate and its key, for another server.
     pub fn save_pair(&self, certificate: &Path, key: &Path) {
         self.save(certificate);
         std::fs::write(key, &self.key).unwrap();
     }
 }
 
-/// A name server that answers every A query with what `answer` says for the name and the number of times it
-/// was asked; None is "no such name". Nothing is to be cached.
+/// A name server. `answer` gets the name and the number of earlier queries for it, and returns the address; None means
+/// "no such name". The TTL is 0.
 pub fn name_server(answer: impl Fn(&str, usize) -> Option<Ipv4Addr> + Send + 'static) -> String {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let place = socket.local_addr().unwrap().to_string();
+    let address = socket.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
         let mut asked = std::collections::HashMap::<String, usize>::new();
         let mut buf = [0; 512];
@@ -161,10 +160,10 @@ pub fn name_server(answer: impl Fn(&str, usize) -> Option<Ipv4Addr> + Send + 'st
             _ = socket.send_to(&response(query, end + 4, address), from);
         }
     });
-    place
+    address
 }
 
-/// The name that is asked for, and where it ends.
+/// The name in a query, and where it ends.
 fn question(query: &[u8]) -> (String, usize) {
     let mut labels = Vec::new();
     let mut at = 12;

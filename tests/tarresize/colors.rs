@@ -75,7 +75,7 @@ fn gray_stays_gray_unless_asked() {
 }
 
 #[test]
-fn inks_become_light_inverted_or_not() {
+fn cmyk_becomes_rgb_inverted_or_not() {
     let original = photo(64, 48);
     let inks: Vec<u8> = original.pixels().flat_map(|Rgb([r, g, b])| [255 - r, 255 - g, 255 - b, 0]).collect();
     let light: Vec<u8> = inks.iter().map(|ink| 255 - ink).collect();

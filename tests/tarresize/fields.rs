@@ -23,7 +23,7 @@ fn other_fields_pass_untouched_in_their_places() {
 }
 
 #[test]
-fn several_images_are_told_apart() {
+fn several_images_have_their_own_entries() {
     let archive = Archive::new()
         .file("a.left.png", &png(photo(40, 30)))
         .file("a.png", &png(photo(20, 20)))
@@ -48,7 +48,7 @@ fn only_chosen_fields_are_images() {
 }
 
 #[test]
-fn a_json_that_is_no_object_is_left_alone() {
+fn a_json_that_is_not_an_object_stays_unchanged() {
     let archive = Archive::new().file("a.jpg", &jpeg(&photo(40, 30))).file("a.json", b"[1]").whole();
     let out = members(&words("tarresize", "-s 10").stdin(archive).ok());
     assert_eq!(out[1].1, b"[1]");
@@ -72,7 +72,7 @@ fn unchanged_images_keep_their_bytes_only_when_asked() {
 }
 
 #[test]
-fn exif_tags_are_told() {
+fn exif_tags_are_written_to_the_json() {
     let (_, _, facts) = resized("-s 10 --exif", "jpg", &with_segment(&jpeg(&photo(40, 30)), 0xe1, &exif(1)));
     assert_eq!(facts["exif"], json!({"Make": "Abc", "Orientation": 1}));
     assert_eq!(resized("-s 10 --exif", "jpg", &jpeg(&photo(40, 30))).2["exif"], json!({}));
@@ -95,8 +95,8 @@ fn the_report_has_a_row_for_every_image() {
         "key,field,status,code,error_message,width,height,original_width,original_height,format,bytes"
     );
     assert!(lines[1].starts_with("\"a,b\",jpg,success,,,13,10,40,30,jpg,"), "{}", lines[1]);
-    assert_eq!(lines[2], "c,jpg,failed,unsupported,no image format that is read here,,,,,,");
-    assert_eq!(lines[3], "d,*,failed,no_image,no image field in the sample,,,,,,");
+    assert_eq!(lines[2], "c,jpg,failed,unsupported,unknown or unsupported image format,,,,,,");
+    assert_eq!(lines[3], "d,*,failed,no_image,the sample has no image field,,,,,,");
     let jsonl = std::fs::read_to_string(folder.path().join("report.jsonl")).unwrap();
     let rows: Vec<Value> = jsonl.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((rows.len(), &rows[0]["key"], &rows[1]["code"]), (3, &json!("a,b"), &json!("unsupported")));
@@ -112,14 +112,14 @@ fn failed_samples_are_skipped_kept_or_end_the_run() {
     assert_eq!(names(&run("").status(0).stderr(summary).stdout()), ["b.jpg", "b.json"]);
     let kept = members(&run("--on-error keep").status(0).stderr(summary).stdout());
     assert_eq!((kept[0].0.as_str(), kept[0].1.as_slice(), kept.len()), ("a.jpg", b"x".as_slice(), 4));
-    let line = "stdin: a.jpg: unsupported: no image format that is read here";
+    let line = "stdin: a.jpg: unsupported: unknown or unsupported image format";
     run("--on-error abort").status(1).stderr(&format!("tarresize: {line}"));
     run("-v").status(0).stderr(&format!("tarresize: {line}\n{summary}"));
     run("--max-failures 0").status(3).stderr(summary);
 }
 
 #[test]
-fn failures_can_go_on_in_the_stream() {
+fn failed_samples_can_pass() {
     let before = br#"{"url":"u","status":"failed","tool":"fetch","code":"dns"}"#;
     let archive = Archive::new()
         .file("a.json", before)

@@ -8,8 +8,8 @@ use image::{DynamicImage, ImageFormat, RgbaImage};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use serde_json::Value;
 
-use super::hostile::endless_webp;
 use super::{encoded, exif, jpeg, jpeg_of, photo, png, with_segment};
+use crate::hostile::tarresize::endless_webp;
 use crate::support::{Archive, archives::noise, dir, members, words};
 
 /// What became of an image: its bytes, or the code of its failure.

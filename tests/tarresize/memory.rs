@@ -7,8 +7,8 @@ use flate2::write::ZlibEncoder;
 use image::{DynamicImage, ImageFormat, RgbImage, RgbaImage};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-use super::hostile::chunk;
 use super::{encoded, exif, jpeg_of, photo, png, with_segment};
+use crate::hostile::tarresize::chunk;
 use crate::support::{Archive, dir, members, names, peak_memory, words};
 
 /// A large picture that compresses to next to nothing.
@@ -57,7 +57,7 @@ fn a_picture_that_needs_more_than_the_limit_fails_for_any_number_of_threads() {
         let done = words("tarresize", &format!("-v -s 16 --memory 5M -p {parallel}")).stdin(archive.clone()).done();
         let done = done.status(0);
         let said = done.stderr_text();
-        let why = "memory: 2000x1000 pixels need 16.0 MB of memory, and --memory is 5.2 MB: raise it, or leave out large \
+        let why = "memory: 2000x1000 pixels need 16.0 MB of memory, but --memory is 5.2 MB; raise --memory, or skip large \
                    images with --max-area";
         assert!(said.contains(&format!("tarresize: stdin: 0.png: {why}\n")), "{said}");
         assert!(said.ends_with("tarresize: 1 sample; failed 4 (4 memory)\n"), "{said}");

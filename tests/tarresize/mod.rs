@@ -2,7 +2,6 @@
 
 mod colors;
 mod fields;
-pub mod hostile;
 mod independence;
 mod memory;
 mod sizes;
@@ -21,28 +20,28 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 use crate::support::{Archive, members, words};
 
 /// Red grows to the right, green to the bottom, blue is a wave: no two regions look alike.
-fn photo(width: u32, height: u32) -> RgbImage {
+pub fn photo(width: u32, height: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| {
         let wave = (f64::from(x) / 9.0).sin() + (f64::from(y) / 7.0).cos();
         Rgb([(x * 255 / width) as u8, (y * 255 / height) as u8, (128.0 + wave * 50.0) as u8])
     })
 }
 
-fn encoded(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
+pub fn encoded(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
     let mut out = Cursor::new(Vec::new());
     image.into().write_to(&mut out, format).unwrap();
     out.into_inner()
 }
 
-fn png(image: impl Into<DynamicImage>) -> Vec<u8> {
+pub fn png(image: impl Into<DynamicImage>) -> Vec<u8> {
     encoded(image, ImageFormat::Png)
 }
 
-fn jpeg(image: &RgbImage) -> Vec<u8> {
+pub fn jpeg(image: &RgbImage) -> Vec<u8> {
     jpeg_of(image.as_raw(), (image.width(), image.height()), ColorType::Rgb, SamplingFactor::F_2_2)
 }
 
-fn jpeg_of(pixels: &[u8], (width, height): (u32, u32), color: ColorType, sampling: SamplingFactor) -> Vec<u8> {
+pub fn jpeg_of(pixels: &[u8], (width, height): (u32, u32), color: ColorType, sampling: SamplingFactor) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = Encoder::new(&mut out, 95);
     encoder.set_sampling_factor(sampling);
@@ -51,13 +50,13 @@ fn jpeg_of(pixels: &[u8], (width, height): (u32, u32), color: ColorType, samplin
 }
 
 /// A JPEG with one more segment behind its first marker.
-fn with_segment(jpeg: &[u8], marker: u8, body: &[u8]) -> Vec<u8> {
+pub fn with_segment(jpeg: &[u8], marker: u8, body: &[u8]) -> Vec<u8> {
     let len = (body.len() as u16 + 2).to_be_bytes();
     [&jpeg[..2], &[0xff, marker], &len, body, &jpeg[2..]].concat()
 }
 
 /// EXIF with a maker and an orientation.
-fn exif(orientation: u8) -> Vec<u8> {
+pub fn exif(orientation: u8) -> Vec<u8> {
     let mut block = b"Exif\0\0II*\0\x08\0\0\0\x02\0".to_vec();
     block.extend(b"\x0f\x01\x02\0\x04\0\0\0Abc\0\x12\x01\x03\0\x01\0\0\0");
     block.extend([orientation, 0, 0, 0, 0, 0, 0, 0]);
@@ -66,7 +65,7 @@ fn exif(orientation: u8) -> Vec<u8> {
 
 /// Any image as other decoders see it.
 #[track_caller]
-fn decoded(bytes: &[u8]) -> DynamicImage {
+pub fn decoded(bytes: &[u8]) -> DynamicImage {
     if !bytes.starts_with(&[0xff, 0xd8]) {
         return image::load_from_memory(bytes).unwrap();
     }
@@ -89,7 +88,7 @@ fn decoded(bytes: &[u8]) -> DynamicImage {
 
 /// What one image becomes: its field, its bytes and the sample's JSON. Nothing may be said.
 #[track_caller]
-fn resized(flags: &str, field: &str, bytes: &[u8]) -> (String, Vec<u8>, Value) {
+pub fn resized(flags: &str, field: &str, bytes: &[u8]) -> (String, Vec<u8>, Value) {
     let archive = Archive::new().file(&format!("a.{field}"), bytes).whole();
     let out = members(&words("tarresize", flags).stdin(archive).ok());
     assert_eq!(out.len(), 2, "an image and its json");
@@ -100,7 +99,7 @@ fn resized(flags: &str, field: &str, bytes: &[u8]) -> (String, Vec<u8>, Value) {
 
 /// Demands that one image fails under this code and leaves an empty archive.
 #[track_caller]
-fn refused(flags: &str, bytes: &[u8], code: &str) {
+pub fn refused(flags: &str, bytes: &[u8], code: &str) {
     let archive = Archive::new().file("a.jpg", bytes).whole();
     let done = words("tarresize", flags).stdin(archive).fails(3, &format!("tarresize: 0 samples; failed 1 (1 {code})"));
     assert!(members(&done.stdout()).is_empty());
@@ -108,7 +107,7 @@ fn refused(flags: &str, bytes: &[u8], code: &str) {
 
 /// The mean difference of two images in steps of 255, over all channels.
 #[track_caller]
-fn distance(a: &DynamicImage, b: &DynamicImage) -> f64 {
+pub fn distance(a: &DynamicImage, b: &DynamicImage) -> f64 {
     let (a, b) = (a.to_rgb8(), b.to_rgb8());
     assert_eq!(a.dimensions(), b.dimensions());
     let sum: u64 = a.as_raw().iter().zip(b.as_raw()).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();

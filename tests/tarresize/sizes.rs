@@ -154,12 +154,15 @@ fn filters_look_at_the_original_size() {
 #[test]
 fn flags_that_contradict_each_other_are_usage_errors() {
     for (flags, said) in [
-        ("", "no size: give -s N or -s WxH, or keep sizes with -m no"),
-        ("-m no -s 5", "-m no keeps the size: leave out -s"),
-        ("-s 5 --format png --quality 10", "--quality is 0 to 9 for png"),
-        ("-s 5 --format png --progressive", "--progressive and --subsampling are for jpg: use --format jpg or keep"),
-        ("-s 5 --strip --orient keep", "--strip would drop what --orient keep or --icc keep asks for"),
-        ("-s 5 --report x.txt", "x.txt: a report ends in .jsonl, .csv or .parquet"),
+        ("", "missing size; give -s N or -s WxH, or keep sizes with -m no"),
+        ("-m no -s 5", "-m no keeps the size; remove -s"),
+        ("-s 5 --format png --quality 10", "--quality must be 0 to 9 for png"),
+        (
+            "-s 5 --format png --progressive",
+            "--progressive and --subsampling apply to jpg only; use --format jpg or keep",
+        ),
+        ("-s 5 --strip --orient keep", "--strip conflicts with --orient keep and --icc keep"),
+        ("-s 5 --report x.txt", "x.txt: the name of a report must end in .jsonl, .csv or .parquet"),
     ] {
         words("tarresize", flags).fails(2, &format!("tarresize: {said}"));
     }

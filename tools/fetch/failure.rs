@@ -1,10 +1,12 @@
-//! Why a row was not fetched: stable codes, and which of them are worth another try.
+//! Why a row was not fetched: the stable codes of the report, and whether a retry makes sense.
+//!
+//! Every part of fetch returns this type, so it depends on none of them.
 
 use std::time::Duration;
 
-/// The reason codes of the report. Their names never change.
+/// The reason codes of the report. Their names never change: users' scripts read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Code {
+pub enum FailureCode {
     Dns,
     Connect,
     Tls,
@@ -26,103 +28,116 @@ pub enum Code {
     HashMismatch,
     Truncated,
     Interrupted,
-    /// The server does not speak HTTP, or sends an encoding nobody asked for.
+    /// The response is not valid HTTP, or uses an unsupported encoding.
     Protocol,
-    /// A site takes us for a robot, or does not serve our address or country.
+    /// The site takes us for a robot, or does not serve our address or country.
     Blocked,
-    /// The program of `--via` failed.
+    /// The `--via` command failed.
     Command,
-    /// A file named with `file:` cannot be read.
+    /// The file of a `file:` URL cannot be read.
     File,
-    /// The row is neither JSON nor a URL, or names no URL.
+    /// The row is neither JSON nor a URL, or a column is missing or invalid.
     BadRow,
-    /// The row's key cannot be the key of a sample.
+    /// The row's key is not a valid sample key.
     BadKey,
-    /// The sample before it in the output has the same key.
+    /// The previous sample in the output has the same key.
     DuplicateKey,
     /// The row was fetched and written, but the run ended before its output was complete.
     NotKept,
 }
 
-impl Code {
+impl FailureCode {
     /// The name in reports and summaries.
     pub fn name(self) -> &'static str {
         match self {
-            Code::Dns => "dns",
-            Code::Connect => "connect",
-            Code::Tls => "tls",
-            Code::Timeout => "timeout",
-            Code::Stalled => "stalled",
-            Code::Http3xx => "http_3xx",
-            Code::Http4xx => "http_4xx",
-            Code::Http429 => "http_429",
-            Code::Http5xx => "http_5xx",
-            Code::TooLarge => "too_large",
-            Code::TooSmall => "too_small",
-            Code::Empty => "empty",
-            Code::Mime => "mime",
-            Code::Robots => "robots",
-            Code::OptOut => "opt_out",
-            Code::BlockedAddress => "blocked_address",
-            Code::BadUrl => "bad_url",
-            Code::RedirectLoop => "redirect_loop",
-            Code::HashMismatch => "hash_mismatch",
-            Code::Truncated => "truncated",
-            Code::Interrupted => "interrupted",
-            Code::Protocol => "protocol",
-            Code::Blocked => "blocked",
-            Code::Command => "command",
-            Code::File => "file",
-            Code::BadRow => "bad_row",
-            Code::BadKey => "bad_key",
-            Code::DuplicateKey => "duplicate_key",
-            Code::NotKept => "not_kept",
+            FailureCode::Dns => "dns",
+            FailureCode::Connect => "connect",
+            FailureCode::Tls => "tls",
+            FailureCode::Timeout => "timeout",
+            FailureCode::Stalled => "stalled",
+            FailureCode::Http3xx => "http_3xx",
+            FailureCode::Http4xx => "http_4xx",
+            FailureCode::Http429 => "http_429",
+            FailureCode::Http5xx => "http_5xx",
+            FailureCode::TooLarge => "too_large",
+            FailureCode::TooSmall => "too_small",
+            FailureCode::Empty => "empty",
+            FailureCode::Mime => "mime",
+            FailureCode::Robots => "robots",
+            FailureCode::OptOut => "opt_out",
+            FailureCode::BlockedAddress => "blocked_address",
+            FailureCode::BadUrl => "bad_url",
+            FailureCode::RedirectLoop => "redirect_loop",
+            FailureCode::HashMismatch => "hash_mismatch",
+            FailureCode::Truncated => "truncated",
+            FailureCode::Interrupted => "interrupted",
+            FailureCode::Protocol => "protocol",
+            FailureCode::Blocked => "blocked",
+            FailureCode::Command => "command",
+            FailureCode::File => "file",
+            FailureCode::BadRow => "bad_row",
+            FailureCode::BadKey => "bad_key",
+            FailureCode::DuplicateKey => "duplicate_key",
+            FailureCode::NotKept => "not_kept",
         }
     }
 
-    /// Whether the host itself, not one of its files, seems to be the trouble.
+    /// Whether the host itself is at fault, rather than one of its files.
     pub fn blames_host(self) -> bool {
-        let is_refused = matches!(self, Code::Http429 | Code::Blocked);
-        is_refused || matches!(self, Code::Dns | Code::Connect | Code::Tls | Code::Timeout | Code::Stalled)
+        let is_refused = matches!(self, FailureCode::Http429 | FailureCode::Blocked);
+        is_refused
+            || matches!(
+                self,
+                FailureCode::Dns
+                    | FailureCode::Connect
+                    | FailureCode::Tls
+                    | FailureCode::Timeout
+                    | FailureCode::Stalled
+            )
     }
 }
 
-/// A row, or one attempt at it, that failed.
+/// Why an attempt, or the whole row, failed.
 #[derive(Clone, Debug)]
-pub struct Failure {
-    /// The stable reason.
-    pub code: Code,
-    /// What happened, for people.
-    pub why: String,
-    /// Whether the same request may well succeed later.
+pub struct FetchFailure {
+    pub code: FailureCode,
+    /// What happened, for people to read.
+    pub message: String,
+    /// Whether the same request may succeed later.
     pub is_transient: bool,
-    /// What the server asked for in Retry-After.
+    /// How long the server asked us to wait (Retry-After).
     pub retry_after: Option<Duration>,
-    /// Whether this machine is to blame and no row: the run ends, and the row was not done.
-    pub ends_run: bool,
+    /// Whether this machine is at fault rather than the row: the run ends.
+    pub is_fatal: bool,
 }
 
-impl Failure {
-    /// A failure that another attempt would meet again.
-    pub fn lasting(code: Code, why: impl Into<String>) -> Self {
-        Failure { code, why: why.into(), is_transient: false, retry_after: None, ends_run: false }
+impl FetchFailure {
+    /// A failure that a retry would not cure.
+    pub fn permanent(code: FailureCode, message: impl Into<String>) -> Self {
+        FetchFailure { code, message: message.into(), is_transient: false, retry_after: None, is_fatal: false }
     }
 
-    /// A failure that may pass.
-    pub fn passing(code: Code, why: impl Into<String>) -> Self {
-        Failure { is_transient: true, ..Failure::lasting(code, why) }
+    /// A failure that a retry may cure.
+    pub fn transient(code: FailureCode, message: impl Into<String>) -> Self {
+        FetchFailure { is_transient: true, ..FetchFailure::permanent(code, message) }
     }
 
-    /// A failure of this machine.
-    pub fn ours(why: impl Into<String>) -> Self {
-        Failure { ends_run: true, ..Failure::lasting(Code::Interrupted, why) }
+    /// A failure of this machine, which ends the run.
+    pub fn fatal(message: impl Into<String>) -> Self {
+        FetchFailure { is_fatal: true, ..FetchFailure::permanent(FailureCode::Interrupted, message) }
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for FetchFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.why)
+        f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for FetchFailure {}
+
+/// The text of an I/O error without the number that std appends.
+pub fn io_message(err: &std::io::Error) -> String {
+    let text = err.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}

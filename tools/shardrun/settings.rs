@@ -1,4 +1,4 @@
-//! How a run is made: the engine and its flags. Kept with the run, so that a retry can do the same.
+//! The engine of a run and its flags. They are stored in the run folder, so that `retry` uses the same ones.
 
 use std::time::Duration;
 
@@ -6,14 +6,12 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use tarpipe::cli::Usage;
 use tarpipe::tally::MaxFailures;
-use tarpipe::value::duration;
+use tarpipe::value::{duration, list};
 
-use crate::item::Limits;
-
-/// What runs the items.
+/// The engines that --on accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Engine {
+pub enum EngineKind {
     /// This machine
     #[default]
     Local,
@@ -27,25 +25,25 @@ pub enum Engine {
     Ray,
 }
 
-impl Engine {
-    /// Its name on the command line.
+impl EngineKind {
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Engine::Local => "local",
-            Engine::Slurm => "slurm",
-            Engine::K8s => "k8s",
-            Engine::Spark => "spark",
-            Engine::Ray => "ray",
+            EngineKind::Local => "local",
+            EngineKind::Slurm => "slurm",
+            EngineKind::K8s => "k8s",
+            EngineKind::Spark => "spark",
+            EngineKind::Ray => "ray",
         }
     }
 }
 
-/// The flags that may change from one time to the next.
+/// The flags that may differ each time a run is started.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, clap::Args)]
-pub struct Settings {
-    /// What runs the items
+pub struct RunSettings {
+    /// Engine that runs the items
     #[arg(long, value_name = "ENGINE", default_value = "local")]
-    pub on: Engine,
+    pub on: EngineKind,
 
     /// Run up to N tasks at once [0: as many as there are cores here, 256 on Kubernetes, no limit elsewhere]
     #[arg(short, long, value_name = "N", default_value_t = 0)]
@@ -84,6 +82,8 @@ pub struct Settings {
     pub config: Option<String>,
 
     /// Start after these jobs have succeeded (slurm)
+    ///
+    /// A list, separated by commas or blanks.
     #[arg(long, value_name = "JOBID", value_delimiter = ',')]
     pub after: Vec<String>,
 
@@ -123,16 +123,40 @@ pub struct Settings {
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub engine_arg: Vec<String>,
 
-    /// Where object stores are, as --endpoint said
+    /// Address of the object store, from --endpoint
     #[arg(skip = endpoint())]
     #[serde(default)]
     pub endpoint: Option<String>,
 }
 
-impl Settings {
-    /// A flag of one engine does nothing on another: that is a mistake.
+/// The settings that workers need, as the first line of a bundle holds them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RunLimits {
+    /// Attempts after the first.
+    pub retries: u32,
+    /// Time limit of an attempt, in seconds.
+    pub timeout: Option<f64>,
+    /// Longest random delay of a task, in seconds.
+    pub jitter: Option<f64>,
+    /// Run items again whose output exists.
+    pub redo: bool,
+    /// Stop the run after more failed items than this.
+    pub max_failures: Option<u64>,
+    /// Address of the object store, if it is not the vendor's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+}
+
+impl RunSettings {
+    /// The dependency on the jobs of --after, as Slurm writes it.
+    pub fn afterok(&self) -> Option<String> {
+        let jobs: Vec<&str> = self.after.iter().flat_map(|text| list::items(text)).collect();
+        (!jobs.is_empty()).then(|| format!("afterok:{}", jobs.join(":")))
+    }
+
+    /// Refuses flags of one engine that are given for another, which would ignore them.
     pub fn check(&self) -> Result<()> {
-        use Engine::{K8s, Ray, Slurm, Spark};
+        use EngineKind::{K8s, Ray, Slurm, Spark};
         let given = [
             ("--after", !self.after.is_empty(), &[Slurm][..]),
             ("--slurm-arg", !self.slurm_arg.is_empty(), &[Slurm]),
@@ -149,15 +173,15 @@ impl Settings {
         for (flag, is_given, engines) in given {
             if is_given && !engines.contains(&self.on) {
                 let names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
-                bail!(Usage(format!("{flag} is for --on {}", names.join(" or "))));
+                bail!(Usage(format!("{flag} requires --on {}", names.join(" or "))));
             }
         }
         Ok(())
     }
 
-    /// What workers have to know.
-    pub fn limits(&self, redo: bool, items: u64) -> Limits {
-        Limits {
+    /// The settings that workers need, for a run of this many items.
+    pub fn limits(&self, redo: bool, items: u64) -> RunLimits {
+        RunLimits {
             retries: self.retries,
             timeout: self.timeout.map(|time| time.as_secs_f64()),
             jitter: self.jitter.map(|time| time.as_secs_f64()),
@@ -171,7 +195,7 @@ impl Settings {
     }
 }
 
-/// The address of object stores that this process was given.
+/// The address that this process was given by --endpoint.
 fn endpoint() -> Option<String> {
     #[cfg(feature = "stores")]
     return tarpipe::store::endpoint().map(str::to_owned);
@@ -179,7 +203,7 @@ fn endpoint() -> Option<String> {
     None
 }
 
-/// Asks object stores where the run's command said they are.
+/// Sets the address of the object store to the one that a run was started with.
 pub fn use_endpoint(url: Option<&str>) {
     #[cfg(feature = "stores")]
     if let Some(url) = url {
@@ -190,5 +214,5 @@ pub fn use_endpoint(url: Option<&str>) {
 }
 
 fn parse_chunk(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|&chunk| chunk > 0).ok_or_else(|| "not a number from 1 on".into())
+    text.parse().ok().filter(|&chunk| chunk > 0).ok_or_else(|| "not a positive number".into())
 }

@@ -1,4 +1,4 @@
-//! What is changed in a sample: its fields and its key.
+//! Edits a sample: picks, renames and drops its fields, and changes its key.
 
 use std::str::FromStr;
 
@@ -6,60 +6,61 @@ use anyhow::{Context, Result, anyhow, bail};
 use regex::Regex;
 use tarpipe::sample::Sample;
 use tarpipe::sample::member_name;
+use tarpipe::value::list;
 use tarpipe::value::template::{Template, Values};
 
-/// Fields to keep, each under a name and with what it may be called in the sample.
+/// The fields to keep, each with its new name and the names it may have in the input.
 #[derive(Clone, Debug)]
-pub struct Fields(Vec<Field>);
+pub struct KeptFields(Vec<KeptField>);
 
 #[derive(Clone, Debug)]
-struct Field {
-    /// None: it keeps the name it has.
+struct KeptField {
+    /// None keeps the name.
     rename: Option<String>,
     names: Vec<String>,
 }
 
-impl FromStr for Fields {
+impl FromStr for KeptFields {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let mut fields: Vec<Field> = Vec::new();
-        for item in text.split_whitespace() {
+        let mut fields: Vec<KeptField> = Vec::new();
+        for item in list::items(text) {
             let (rename, names) = item.split_once('=').map_or((None, item), |(new, names)| (Some(new), names));
             let names: Vec<String> = names.split(';').map(str::to_owned).collect();
             if rename == Some("") || names.iter().any(String::is_empty) {
                 bail!("'{item}' has an empty name (write NEW=OLD or NEW=OLD;OLDER)");
             }
-            fields.push(Field { rename: rename.map(str::to_owned), names });
+            fields.push(KeptField { rename: rename.map(str::to_owned), names });
         }
-        let made: Vec<&str> = fields.iter().flat_map(Field::makes).collect();
-        if let Some(twice) = made.iter().enumerate().find(|(i, name)| made[..*i].contains(name)) {
-            bail!("field {} is asked for twice", twice.1);
+        let names: Vec<&str> = fields.iter().flat_map(KeptField::new_names).collect();
+        if let Some(twice) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
+            bail!("field {} appears twice", twice.1);
         }
         if fields.is_empty() {
-            bail!("no field is named");
+            bail!("no field is given");
         }
-        Ok(Fields(fields))
+        Ok(KeptFields(fields))
     }
 }
 
-impl Field {
-    /// The names it may have afterwards.
-    fn makes(&self) -> Vec<&str> {
+impl KeptField {
+    /// The names it may have in the output.
+    fn new_names(&self) -> Vec<&str> {
         match &self.rename {
             Some(new) => vec![new],
             None => self.names.iter().map(String::as_str).collect(),
         }
     }
 
-    /// The first of its names that the sample has.
+    /// The index of the first of its names that the sample has.
     fn find(&self, sample: &Sample) -> Option<usize> {
         self.names.iter().find_map(|name| sample.members.iter().position(|member| member.field == *name))
     }
 }
 
-impl Fields {
-    /// Leaves only these fields, renamed, in the order they had.
+impl KeptFields {
+    /// Keeps only these fields, renamed, in their original order.
     pub fn pick(&self, sample: &mut Sample) {
         let mut keep = vec![None; sample.members.len()];
         for field in &self.0 {
@@ -81,14 +82,12 @@ impl Fields {
     }
 }
 
-/// Leaves out the fields in a list separated by spaces.
-pub fn drop_fields(sample: &mut Sample, list: Option<&str>) {
-    if let Some(list) = list {
-        sample.members.retain(|member| !list.split_whitespace().any(|field| field == member.field));
-    }
+/// Removes the fields in a list.
+pub fn drop_fields(sample: &mut Sample, fields: &[String]) {
+    sample.members.retain(|member| !fields.contains(&member.field));
 }
 
-/// How new keys are made.
+/// A rule for new keys.
 #[derive(Clone, Debug)]
 pub enum Rekey {
     /// `{index:09}`
@@ -115,8 +114,8 @@ impl FromStr for Rekey {
 }
 
 impl Rekey {
-    /// The new key of the sample that had `key` and is written as number `index`. A key that
-    /// would not come back out of a member's name is an error.
+    /// The new key of the sample `key`, which is written as number `index`. An error if members with the new key
+    /// would be read back with another one.
     pub fn key(&self, key: &str, index: u64) -> Result<String> {
         let new = match self {
             Rekey::Template(template) => {
@@ -126,7 +125,7 @@ impl Rekey {
             }
             Rekey::Replace(regex, replacement) => regex.replace(key, replacement).into_owned(),
         };
-        let unusable = || format!("--rekey turns {key} into {new}, which cannot be a key");
+        let unusable = || format!("--rekey turns {key} into the invalid key {new}");
         member_name::check_key(&new).map_err(|unfit| anyhow!("{unfit}")).with_context(unusable)?;
         Ok(new)
     }
@@ -141,7 +140,7 @@ mod tests {
     fn picked(fields: &str, has: &str) -> String {
         let members = has.split(' ').map(|field| Member::new(field, field.into())).collect();
         let mut sample = Sample { key: "k".into(), mtime: 0, source: "s".into(), members };
-        fields.parse::<Fields>().unwrap().pick(&mut sample);
+        fields.parse::<KeptFields>().unwrap().pick(&mut sample);
         let shown = sample.members.iter().map(|m| format!("{}:{}", m.field, String::from_utf8_lossy(&m.data)));
         shown.collect::<Vec<_>>().join(" ")
     }
@@ -157,7 +156,7 @@ mod tests {
     #[test]
     fn fields_that_collide_or_are_empty_are_refused() {
         for bad in ["", "a=x a=y", "a a", "=x", "a=", "a=x;"] {
-            assert!(bad.parse::<Fields>().is_err(), "{bad}");
+            assert!(bad.parse::<KeptFields>().is_err(), "{bad}");
         }
     }
 

@@ -1,26 +1,26 @@
-//! The check of one shard, from its first byte to its last.
+//! Checks one shard, from its first byte to its last.
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
-use tarpipe::archive::{Fault, Reader};
+use tarpipe::archive::{ArchiveReader, Fault};
 use tarpipe::compression;
 use tarpipe::digest::Digest;
 use tarpipe::location;
 use tarpipe::messages::progress;
-use tarpipe::sample::fields::Fields;
+use tarpipe::sample::fields::FieldSet;
 use tarpipe::sample::index::Index;
-use tarpipe::sample::stream::{Head, Stream};
+use tarpipe::sample::stream::{SampleHead, SampleStream};
 use tarpipe::source;
 
-use crate::keys::{Entry, Ledger};
-use crate::verdict::{Finding, Verdict};
+use crate::tarcheck::repeated_keys::{KeyFingerprint, SpilledFingerprints};
+use crate::tarcheck::verdict::{Finding, Verdict};
 
-/// Keys are handed to the ledger in batches of this size.
+/// Fingerprints are handed over in batches of this size, so that workers seldom wait for the lock.
 const BATCH: usize = 4096;
 
-/// What is looked at.
+/// What to check, and what to collect for the indexes.
 pub struct Checks {
     pub required: Vec<String>,
     pub ignore_eof: bool,
@@ -30,11 +30,11 @@ pub struct Checks {
     pub show: usize,
 }
 
-/// Checks a shard. Whatever is wrong with it is in the verdict; an error is one of ours.
-pub fn check(number: usize, name: &str, checks: &Checks, ledger: &Mutex<Ledger>) -> Result<Verdict> {
-    let stored = Stored::default();
+/// Checks a shard. Its faults are in the verdict; an error means that this machine could not do the check.
+pub fn check(number: usize, name: &str, checks: &Checks, fingerprints: &Mutex<SpilledFingerprints>) -> Result<Verdict> {
+    let stored = BytesRead::default();
     let mut verdict = match open(name, &stored, checks) {
-        Ok(stream) => Inspection::new(number, stream, checks).run(ledger)?,
+        Ok(stream) => Inspection::new(number, stream, checks).run(fingerprints)?,
         Err(err) => {
             let mut verdict = Verdict::default();
             let what = format!("{err:#}");
@@ -47,24 +47,24 @@ pub fn check(number: usize, name: &str, checks: &Checks, ledger: &Mutex<Ledger>)
     Ok(verdict)
 }
 
-fn open(name: &str, stored: &Stored, checks: &Checks) -> Result<Stream> {
-    let raw = stored.watch(source::open_raw(name)?, checks.digest);
-    Ok(Stream::new(name, Reader::new(compression::decoder(Box::new(raw))?, checks.ignore_eof)))
+fn open(name: &str, stored: &BytesRead, checks: &Checks) -> Result<SampleStream> {
+    let raw = stored.meter(source::open_raw(name)?, checks.digest);
+    Ok(SampleStream::new(name, ArchiveReader::new(compression::decoder(Box::new(raw))?, checks.ignore_eof)))
 }
 
-/// A shard half-way through.
+/// The check of a shard in progress.
 struct Inspection<'a> {
     number: usize,
-    stream: Stream,
+    stream: SampleStream,
     checks: &'a Checks,
     verdict: Verdict,
     hostile: Arc<Mutex<Vec<Finding>>>,
     index: Option<Index>,
-    keys: Vec<Entry>,
+    keys: Vec<KeyFingerprint>,
 }
 
 impl<'a> Inspection<'a> {
-    fn new(number: usize, mut stream: Stream, checks: &'a Checks) -> Self {
+    fn new(number: usize, mut stream: SampleStream, checks: &'a Checks) -> Self {
         let hostile = Arc::new(Mutex::new(Vec::new()));
         let (findings, show) = (Arc::clone(&hostile), checks.show);
         stream.observe(Box::new(move |left_out| {
@@ -79,10 +79,10 @@ impl<'a> Inspection<'a> {
         Inspection { number, stream, checks, verdict: Verdict::default(), hostile, index, keys: Vec::new() }
     }
 
-    fn run(mut self, ledger: &Mutex<Ledger>) -> Result<Verdict> {
+    fn run(mut self, fingerprints: &Mutex<SpilledFingerprints>) -> Result<Verdict> {
         loop {
             match self.next_sample() {
-                Ok(Some(head)) => self.note_key(&head, ledger)?,
+                Ok(Some(head)) => self.note_key(&head, fingerprints)?,
                 Ok(None) => break,
                 Err(err) => {
                     self.add(broken(&err));
@@ -90,7 +90,7 @@ impl<'a> Inspection<'a> {
                 }
             }
         }
-        ledger.lock().unwrap_or_else(PoisonError::into_inner).take(&mut self.keys)?;
+        fingerprints.lock().unwrap_or_else(PoisonError::into_inner).append(&mut self.keys)?;
         self.verdict.bytes = self.stream.offset();
         self.verdict.dropped = self.stream.tally().count_dropped();
         self.verdict.faults += self.stream.tally().count_failed();
@@ -101,17 +101,17 @@ impl<'a> Inspection<'a> {
         Ok(self.verdict)
     }
 
-    /// Reads the next sample and notes what is wrong with it.
-    fn next_sample(&mut self) -> Result<Option<Head>> {
+    /// Reads the next sample and records its faults.
+    fn next_sample(&mut self) -> Result<Option<SampleHead>> {
         let Some(head) = self.stream.next()? else { return Ok(None) };
         if let Some(index) = &mut self.index {
             index.begin();
         }
         let Inspection { stream, checks, verdict, index, .. } = self;
-        let mut fields = Fields::default();
+        let mut fields = FieldSet::default();
         let mut missing: Vec<&String> = checks.required.iter().collect();
         let finding = |code, offset, what| Finding { code, offset, sample: Some(head.key.clone()), what };
-        stream.visit(|member| {
+        stream.headers(|member| {
             let field = member.field;
             if let Err(refusal) = fields.add(field) {
                 let what = format!("field {field} {refusal}");
@@ -131,16 +131,16 @@ impl<'a> Inspection<'a> {
         Ok(Some(head))
     }
 
-    fn note_key(&mut self, head: &Head, ledger: &Mutex<Ledger>) -> Result<()> {
+    fn note_key(&mut self, head: &SampleHead, fingerprints: &Mutex<SpilledFingerprints>) -> Result<()> {
         progress::add_sample();
         if !self.checks.keys {
             return Ok(());
         }
-        self.keys.push(Entry::new(&head.key, self.number, head.offset));
+        self.keys.push(KeyFingerprint::new(&head.key, self.number, head.offset));
         if self.keys.len() < BATCH {
             return Ok(());
         }
-        ledger.lock().unwrap_or_else(PoisonError::into_inner).take(&mut self.keys)
+        fingerprints.lock().unwrap_or_else(PoisonError::into_inner).append(&mut self.keys)
     }
 
     fn add(&mut self, finding: Finding) {
@@ -155,14 +155,14 @@ fn broken(err: &anyhow::Error) -> Finding {
     }
 }
 
-/// What is known of the bytes as stored, before decompression.
+/// Size and digest of a shard as it is stored, before decompression.
 #[derive(Clone, Default)]
-struct Stored(Arc<Mutex<(u64, Option<Digest>)>>);
+struct BytesRead(Arc<Mutex<(u64, Option<Digest>)>>);
 
-impl Stored {
-    fn watch(&self, raw: Box<dyn Read + Send>, digest: bool) -> Watched {
+impl BytesRead {
+    fn meter(&self, raw: Box<dyn Read + Send>, digest: bool) -> MeteredReader {
         self.lock().1 = digest.then(Digest::new);
-        Watched { raw, stored: self.clone() }
+        MeteredReader { raw, stored: self.clone() }
     }
 
     fn take(&self) -> (u64, Option<String>) {
@@ -175,12 +175,12 @@ impl Stored {
     }
 }
 
-struct Watched {
+struct MeteredReader {
     raw: Box<dyn Read + Send>,
-    stored: Stored,
+    stored: BytesRead,
 }
 
-impl Read for Watched {
+impl Read for MeteredReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.raw.read(buf)?;
         let mut stored = self.stored.lock();

@@ -1,20 +1,20 @@
-//! What is said of a shard, to people and to programs.
+//! The verdict on a shard, as a table for people and as JSON for programs.
 
 use serde_json::{Value, json as object};
-use tarpipe::sample::fields::Counts;
+use tarpipe::sample::fields::FieldCounts;
 use tarpipe::sample::index;
 use tarpipe::value::size;
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The reason code.
     pub code: &'static str,
-    /// Where in the (decompressed) shard.
+    /// Byte offset in the decompressed shard.
     pub offset: u64,
-    /// The sample, where it is known.
+    /// The key of the sample, if it is known.
     pub sample: Option<String>,
-    /// What is wrong, in words.
+    /// A description for people.
     pub what: String,
 }
 
@@ -29,27 +29,27 @@ impl Finding {
     }
 }
 
-/// What was found in one shard.
+/// The contents and the faults of one shard.
 #[derive(Debug, Default)]
 pub struct Verdict {
     pub shard: String,
     pub samples: u64,
     pub members: u64,
-    /// Of the archive, decompressed.
+    /// Size of the archive, decompressed.
     pub bytes: u64,
     pub stored_bytes: u64,
     pub sha256: Option<String>,
-    pub fields: Counts,
-    /// Members that are no part of a sample, and no fault.
+    pub fields: FieldCounts,
+    /// Members that belong to no sample; not faults.
     pub dropped: u64,
     pub faults: u64,
-    /// The faults that are described.
+    /// The described faults: the first ones, up to --show.
     pub findings: Vec<Finding>,
     pub index: Option<String>,
 }
 
 impl Verdict {
-    /// Counts a fault and, below `show`, describes it.
+    /// Counts a fault, and keeps its description if there are fewer than `show`.
     pub fn add(&mut self, finding: Finding, show: usize) {
         self.faults += 1;
         if self.findings.len() < show {
@@ -84,7 +84,7 @@ pub fn json(verdicts: &[Verdict]) -> Value {
     })
 }
 
-/// All verdicts as lines, with a total where there are several.
+/// All verdicts as a table, with a total if there are several.
 pub fn table(verdicts: &[Verdict]) -> String {
     let mut rows = vec![["SAMPLES", "MEMBERS", "DROPPED", "SIZE", "FAULTS", "SHARD", "FIELDS"].map(str::to_owned)];
     for verdict in verdicts {
@@ -114,7 +114,7 @@ fn row(verdict: &Verdict, shard: &str, fields: &str) -> [String; 7] {
     [samples, members, dropped, size::show(verdict.bytes), faults, shard, tarpipe::messages::escape(fields)]
 }
 
-/// Numbers to the right, names to the left.
+/// Aligns numbers right and names left.
 fn align(rows: &[[String; 7]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 7] = std::array::from_fn(width);

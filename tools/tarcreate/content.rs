@@ -1,4 +1,4 @@
-//! What goes into a field: where it is, and how it is read.
+//! The content of a field: where it is, and how it is read.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -9,43 +9,44 @@ use tarpipe::messages::progress;
 use tarpipe::run::shell::quote;
 use tarpipe::source;
 
-use crate::item::Refusal;
+use crate::tarcreate::planned_sample::ItemRefusal;
 
-/// Bytes of a sample that are read ahead of their turn; larger files are read when it comes.
-pub const EAGER: u64 = 8 << 20;
+/// Bytes of a sample that workers load into memory; the rest is copied when the sample is written.
+pub const READ_AHEAD: u64 = 8 << 20;
 
 /// Where the content of a field is.
 #[derive(Debug)]
 pub enum Content {
-    /// Here.
+    /// In the plan or table itself.
     Text(Vec<u8>),
     /// In a file.
     Path(PathBuf),
-    /// Behind a URL or a command, by the name that [`source::open_raw`] takes.
+    /// At a URL or from a command, by the name that [`source::open_raw`] accepts.
     Stream(String),
 }
 
-/// How sources are understood.
+/// Turns the text of a source into a [`Content`].
 #[derive(Clone, Debug)]
-pub struct Reading {
-    /// Where relative paths begin.
+pub struct ContentResolver {
+    /// The directory for relative paths and commands.
     pub base: Option<PathBuf>,
-    /// Whether commands are run.
+    /// Whether commands may run.
     pub pipes: bool,
 }
 
-impl Reading {
-    /// The content that `text` names.
-    pub fn content(&self, text: &str) -> Result<Content, Refusal> {
+impl ContentResolver {
+    /// The content that `text` names. Nothing is opened.
+    pub fn resolve(&self, text: &str) -> Result<Content, ItemRefusal> {
         if let Some(literal) = text.strip_prefix("text:") {
             return Ok(Content::Text(literal.as_bytes().to_vec()));
         }
         if let Some(script) = text.strip_prefix("pipe:") {
             if !self.pipes {
-                return Err(Refusal::new("pipe", format!("{text}: commands are run only with --allow-pipes")));
+                return Err(ItemRefusal::new("pipe", format!("{text}: commands need --allow-pipes")));
             }
-            let there = self.base.as_ref().map(|base| format!("cd -- {} || exit\n", quote(&base.to_string_lossy())));
-            return Ok(Content::Stream(format!("pipe:{}{script}", there.unwrap_or_default())));
+            let change_directory =
+                self.base.as_ref().map(|base| format!("cd -- {} || exit\n", quote(&base.to_string_lossy())));
+            return Ok(Content::Stream(format!("pipe:{}{script}", change_directory.unwrap_or_default())));
         }
         match location::scheme(text) {
             Some(scheme) if scheme != "file" => Ok(Content::Stream(text.to_owned())),
@@ -58,105 +59,106 @@ impl Reading {
     }
 }
 
-/// Content that was read, or is ready to be.
-pub enum Data {
-    Held(Vec<u8>),
-    Stored(File, u64),
+/// Content that was loaded, or an open file to copy it from.
+pub enum FieldData {
+    InMemory(Vec<u8>),
+    OnDisk(File, u64),
 }
 
-impl Data {
+impl FieldData {
     pub fn bytes(&self) -> u64 {
         match self {
-            Data::Held(data) => data.len() as u64,
-            Data::Stored(_, bytes) => *bytes,
+            FieldData::InMemory(data) => data.len() as u64,
+            FieldData::OnDisk(_, bytes) => *bytes,
         }
     }
 }
 
-/// How much room there is for content.
+/// Limits for content, and where large content is kept.
 #[derive(Clone, Debug)]
-pub struct Room {
-    /// Bytes that a file may have.
-    pub limit: u64,
-    /// Where streams go that are too large to be held.
+pub struct ContentLimits {
+    /// Maximum size of a file.
+    pub max_size: u64,
+    /// Directory for streams that are too large for memory.
     pub tmpdir: PathBuf,
 }
 
 impl Content {
-    /// Reads up to `eager` bytes into memory; what is larger stays where it is, or goes to a
-    /// file without a name.
-    pub fn read(self, eager: u64, room: &Room) -> Result<Data, Refusal> {
+    /// Loads content of up to `read_ahead` bytes into memory. A larger file stays open; a larger stream goes to an
+    /// unnamed file.
+    pub fn read(self, read_ahead: u64, limits: &ContentLimits) -> Result<FieldData, ItemRefusal> {
         match self {
-            Content::Text(text) => Ok(Data::Held(text)),
+            Content::Text(text) => Ok(FieldData::InMemory(text)),
             Content::Path(path) => {
-                let said = path.to_string_lossy().into_owned();
-                let data = read_file(&path, eager, room).map_err(|err| refusal(&said, &err, room.limit))?;
+                let shown = path.to_string_lossy().into_owned();
+                let data =
+                    read_file(&path, read_ahead, limits).map_err(|err| refusal(&shown, &err, limits.max_size))?;
                 progress::add_bytes(data.bytes());
                 Ok(data)
             }
             Content::Stream(name) => {
-                let unreadable = |err: anyhow::Error| Refusal::new("unreadable", format!("{name}: {err:#}"));
+                let unreadable = |err: anyhow::Error| ItemRefusal::new("unreadable", format!("{name}: {err:#}"));
                 let input = source::open_raw(&name).map_err(unreadable)?;
-                read_stream(input, eager, room).map_err(|err| refusal(&name, &err, room.limit))
+                read_stream(input, read_ahead, limits).map_err(|err| refusal(&name, &err, limits.max_size))
             }
         }
     }
 
-    /// What is wrong with it, as far as a look from outside tells.
-    pub fn look(&self) -> Option<Refusal> {
+    /// What is wrong with it, as far as can be told without opening it.
+    pub fn check(&self) -> Option<ItemRefusal> {
         let Content::Path(path) = self else { return None };
-        let said = path.to_string_lossy();
+        let shown = path.to_string_lossy();
         match std::fs::metadata(path) {
-            Ok(found) if found.is_dir() => Some(refusal(&said, &ErrorKind::IsADirectory.into(), 0)),
+            Ok(found) if found.is_dir() => Some(refusal(&shown, &ErrorKind::IsADirectory.into(), 0)),
             Ok(_) => None,
-            Err(err) => Some(refusal(&said, &err, 0)),
+            Err(err) => Some(refusal(&shown, &err, 0)),
         }
     }
 }
 
-fn read_file(path: &Path, eager: u64, room: &Room) -> io::Result<Data> {
+fn read_file(path: &Path, read_ahead: u64, limits: &ContentLimits) -> io::Result<FieldData> {
     let mut file = File::open(path)?;
     let found = file.metadata()?;
     if !found.is_file() {
-        return read_stream(file, eager, room); // a folder says so when it is read
+        return read_stream(file, read_ahead, limits); // reading a folder fails with the right error
     }
-    if found.len() > room.limit {
+    if found.len() > limits.max_size {
         return Err(ErrorKind::FileTooLarge.into());
     }
-    if found.len() > eager {
-        return Ok(Data::Stored(file, found.len()));
+    if found.len() > read_ahead {
+        return Ok(FieldData::OnDisk(file, found.len()));
     }
     let mut data = Vec::with_capacity(found.len() as usize + 1);
     file.read_to_end(&mut data)?;
-    Ok(Data::Held(data))
+    Ok(FieldData::InMemory(data))
 }
 
-fn read_stream(mut input: impl Read, eager: u64, room: &Room) -> io::Result<Data> {
-    let limit = room.limit;
+fn read_stream(mut input: impl Read, read_ahead: u64, limits: &ContentLimits) -> io::Result<FieldData> {
+    let limit = limits.max_size;
     let mut data = Vec::new();
-    (&mut input).take(eager.min(limit) + 1).read_to_end(&mut data)?;
+    (&mut input).take(read_ahead.min(limit) + 1).read_to_end(&mut data)?;
     if data.len() as u64 > limit {
         return Err(ErrorKind::FileTooLarge.into());
     }
-    if data.len() as u64 <= eager {
-        return Ok(Data::Held(data));
+    if data.len() as u64 <= read_ahead {
+        return Ok(FieldData::InMemory(data));
     }
-    let mut file = tempfile::tempfile_in(&room.tmpdir)?;
+    let mut file = tempfile::tempfile_in(&limits.tmpdir)?;
     let mut whole = io::Cursor::new(data).chain(input).take(limit + 1);
     let bytes = io::copy(&mut whole, &mut file)?;
     if bytes > limit {
         return Err(ErrorKind::FileTooLarge.into());
     }
     file.seek(SeekFrom::Start(0))?;
-    Ok(Data::Stored(file, bytes))
+    Ok(FieldData::OnDisk(file, bytes))
 }
 
-fn refusal(said: &str, err: &io::Error, limit: u64) -> Refusal {
+fn refusal(shown: &str, err: &io::Error, limit: u64) -> ItemRefusal {
     match err.kind() {
-        ErrorKind::NotFound if said.is_empty() => Refusal::new("missing", "an empty source"),
-        ErrorKind::NotFound => Refusal::new("missing", format!("{said}: no such file")),
-        ErrorKind::FileTooLarge => Refusal::new("too_large", format!("{said}: larger than {limit} bytes")),
-        ErrorKind::IsADirectory => Refusal::new("unreadable", format!("{said}: is a directory")),
-        _ => Refusal::new("unreadable", format!("{said}: {err}")),
+        ErrorKind::NotFound if shown.is_empty() => ItemRefusal::new("missing", "empty source"),
+        ErrorKind::NotFound => ItemRefusal::new("missing", format!("{shown}: no such file")),
+        ErrorKind::FileTooLarge => ItemRefusal::new("too_large", format!("{shown}: larger than {limit} bytes")),
+        ErrorKind::IsADirectory => ItemRefusal::new("unreadable", format!("{shown}: is a directory")),
+        _ => ItemRefusal::new("unreadable", format!("{shown}: {err}")),
     }
 }

@@ -1,69 +1,77 @@
-//! Lines: a sample each, cut into fields.
+//! --lines: each line is a sample, split into fields.
 
 use anyhow::{Result, anyhow};
 use tarpipe::cli::Usage;
+use tarpipe::table::Flow;
 
-use crate::content::{Content, Reading};
-use crate::item::{Item, Job, Place, Refusal};
-use crate::keys::Naming;
-use crate::plan::{each_line, refuse};
-use crate::recipe::{Flow, Give};
+use crate::tarcreate::content::{Content, ContentResolver};
+use crate::tarcreate::inputs::Emit;
+use crate::tarcreate::keys::KeyNaming;
+use crate::tarcreate::plan::{each_line, refuse};
+use crate::tarcreate::planned_sample::{InputPosition, ItemRefusal, PlannedItem, PlannedSample};
 
-/// How lines are cut.
+/// The columns of a line, and what separates them.
 #[derive(Debug)]
-pub struct Lines {
+pub struct LineFormat {
     columns: Vec<String>,
     separator: Vec<u8>,
 }
 
-impl Lines {
-    pub fn new(fields: &str, separator: Option<&str>) -> Result<Self> {
-        let columns: Vec<String> = fields.split_whitespace().map(str::to_owned).collect();
+impl LineFormat {
+    pub fn new(fields: &[String], separator: Option<&str>) -> Result<Self> {
+        let columns: Vec<String> = fields.to_vec();
         let separator = separator.unwrap_or("\t").replace("\\t", "\t").into_bytes();
         if columns.is_empty() || separator.is_empty() {
-            return Err(anyhow!(Usage("--lines names at least one field, --separator one character".into())));
+            return Err(anyhow!(Usage("--lines needs at least one field, --separator at least one character".into())));
         }
-        Ok(Lines { columns, separator })
+        Ok(LineFormat { columns, separator })
     }
 
-    /// Gives a sample a line.
+    /// Emits one sample per line.
     pub fn visit(
         &self,
         name: &str,
-        naming: &Naming,
+        naming: &KeyNaming,
         index: &mut u64,
-        reading: &Reading,
-        give: Give<'_>,
+        resolver: &ContentResolver,
+        emit: Emit<'_>,
     ) -> Result<Flow> {
-        each_line(name, &mut |place, line| {
+        each_line(name, &mut |position, line| {
             *index += 1;
-            give(self.item(place, line, naming, *index - 1, reading))
+            emit(self.item(position, line, naming, *index - 1, resolver))
         })
     }
 
-    fn item(&self, place: Place, line: &[u8], naming: &Naming, index: u64, reading: &Reading) -> Item {
-        let cells = self.cut(line);
+    fn item(
+        &self,
+        position: InputPosition,
+        line: &[u8],
+        naming: &KeyNaming,
+        index: u64,
+        resolver: &ContentResolver,
+    ) -> PlannedItem {
+        let cells = self.split(line);
         if cells.len() != self.columns.len() {
-            let why = format!("{} cells where --lines names {} fields", cells.len(), self.columns.len());
-            return refuse(place, "bad_row", why);
+            let why = format!("{} fields where --lines names {}", cells.len(), self.columns.len());
+            return refuse(position, "bad_row", why);
         }
-        match self.job(&place, &cells, naming, index, reading) {
-            Ok((key, fields)) => Job { place, key, fields }.checked(),
-            Err(refusal) => Err((place, refusal)),
+        match self.sample(&position, &cells, naming, index, resolver) {
+            Ok((key, fields)) => PlannedSample { position, key, fields }.checked(),
+            Err(refusal) => Err((position, refusal)),
         }
     }
 
-    fn job(
+    fn sample(
         &self,
-        place: &Place,
+        position: &InputPosition,
         cells: &[&[u8]],
-        naming: &Naming,
+        naming: &KeyNaming,
         index: u64,
-        reading: &Reading,
-    ) -> Result<(String, Vec<(String, Content)>), Refusal> {
+        resolver: &ContentResolver,
+    ) -> Result<(String, Vec<(String, Content)>), ItemRefusal> {
         let text = |cell: &[u8]| match std::str::from_utf8(cell) {
             Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(Refusal::new("name_not_utf8", "a key or a source is not UTF-8")),
+            Err(_) => Err(ItemRefusal::new("name_not_utf8", "a key or source is not UTF-8")),
         };
         let (mut given, mut fields) = (None, Vec::new());
         for (column, cell) in self.columns.iter().zip(cells) {
@@ -72,16 +80,16 @@ impl Lines {
             } else if !naming.is_field(column) {
                 continue;
             } else if let Some(field) = column.strip_prefix('@') {
-                fields.push((field.to_owned(), reading.content(&text(cell)?)?));
+                fields.push((field.to_owned(), resolver.resolve(&text(cell)?)?));
             } else {
                 fields.push((column.clone(), Content::Text(cell.to_vec())));
             }
         }
-        Ok((naming.key(given, index, place.number)?, fields))
+        Ok((naming.key(given, index, position.number)?, fields))
     }
 
-    /// A single field is the whole line, whatever stands in it.
-    fn cut<'a>(&self, line: &'a [u8]) -> Vec<&'a [u8]> {
+    /// Splits a line. A single field is the whole line, separators included.
+    fn split<'a>(&self, line: &'a [u8]) -> Vec<&'a [u8]> {
         let mut cells = Vec::new();
         let mut rest = line;
         while self.columns.len() > 1 {

@@ -1,28 +1,26 @@
-//! Archives whose members stand in any order: brought together by key.
+//! Archives whose members are in any order: sorts the members by key, so that each sample is in one piece.
 
 use anyhow::{Result, bail};
 use tarpipe::cli::{self, Outcome, Samples, Usage};
 use tarpipe::location;
 use tarpipe::messages::progress;
-use tarpipe::sort::{Groups, Packer};
+use tarpipe::sort::{KeyGroups, Packer};
 use tarpipe::tally::Tally;
 
-use crate::keys::KEY_COLUMN;
-use crate::recipe::{kind, source_names};
-use crate::{Args, Kind};
+use crate::tarcreate::keys::KEY_COLUMN;
+use crate::tarcreate::{Args, SourceKind};
 
-/// The archives that were named, if it is archives.
+/// The names of the sources if they are archives, else None.
 pub fn archives(args: &Args) -> Result<Option<Vec<String>>> {
     if args.dir.is_some() || args.lines.is_some() {
         return Ok(None);
     }
-    let names = source_names(args)?;
-    if kind(args, &names)? != Kind::Tar {
+    let names = args.source_names()?;
+    if args.source_kind(&names)? != SourceKind::Tar {
         return Ok(None);
     }
     if args.key.is_some() || args.key_col != KEY_COLUMN || args.base.is_some() || args.check || args.allow_pipes {
-        let said = "an archive has its keys and its content: no -C, --key, --key-col, --check or --allow-pipes with it";
-        bail!(Usage(said.into()));
+        bail!(Usage("-C, --key, --key-col, --check and --allow-pipes do not apply to archives".into()));
     }
     Ok(Some(names))
 }
@@ -44,7 +42,7 @@ pub fn run(args: &Args, names: Vec<String>) -> Result<Outcome> {
     drop(samples);
     progress::begin_phase("writing", Some(sorter.bytes()));
     let mut sorted = sorter.finish()?;
-    let (mut groups, mut tally) = (Groups::default(), Tally::default());
+    let (mut groups, mut tally) = (KeyGroups::default(), Tally::default());
     while let Some(record) = sorted.next()? {
         progress::add_bytes(record.body.len() as u64);
         let sample = packer.unpack(&record)?;

@@ -1,4 +1,4 @@
-//! A shard as a folder of files, which appears under its name only when it is whole.
+//! A shard as a folder of files, which appears under its name only when it is complete.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -11,24 +11,24 @@ use tarpipe::run::scratch;
 use tarpipe::run::signals;
 use tarpipe::sample::Sample;
 
-use crate::body::Refusal;
+use crate::tardataset::storage::StorageRefusal;
 
 const PREFIX: &str = ".tarpipe-";
 
-/// What file systems take, with room for where the folder is.
+/// Limits of file systems, with room for the path of the folder.
 const LONGEST_NAME: usize = 255;
 const LONGEST_PATH: usize = 3000;
 
-/// A folder on its way. Dropped before [`Files::finish`], it is removed.
-pub struct Files {
+/// A folder being filled under a temporary name. Dropped before [`ShardFolder::finish`], it is removed.
+pub struct ShardFolder {
     folder: PathBuf,
     target: PathBuf,
-    /// Its lock says that we live.
+    /// While it is locked, no other run removes the folder as garbage.
     _locked: File,
     finished: bool,
 }
 
-impl Files {
+impl ShardFolder {
     pub fn create(target: &str) -> Result<Self> {
         let target = PathBuf::from(location::path_of(target));
         let parent = target.parent().unwrap_or(Path::new("."));
@@ -38,21 +38,21 @@ impl Files {
         scratch::remove_garbage(parent, |name| name.strip_prefix(PREFIX)?.strip_suffix(&suffix));
         let name = |unique: &str| parent.join(format!("{PREFIX}{unique}{suffix}"));
         let (folder, locked) = scratch::create_locked(0o777, name).with_context(|| parent.display().to_string())?;
-        Ok(Files { folder, target, _locked: locked, finished: false })
+        Ok(ShardFolder { folder, target, _locked: locked, finished: false })
     }
 
-    /// Why the files of a sample cannot stand here, or those that it gets beside its own.
-    pub fn refusal(&self, sample: &Sample) -> Option<Refusal> {
+    /// Why the files of a sample cannot be written here, including the json it will get.
+    pub fn refusal(&self, sample: &Sample) -> Option<StorageRefusal> {
         let fields = sample.members.iter().map(|member| member.field.as_str()).chain(["json"]);
-        fields.map(|field| format!("{}.{field}", sample.key)).find_map(|name| self.wrong_with(&name))
+        fields.map(|field| format!("{}.{field}", sample.key)).find_map(|name| self.problem_with(&name))
     }
 
-    fn wrong_with(&self, name: &str) -> Option<Refusal> {
-        if name.len() > LONGEST_PATH || name.split('/').any(|part| part.len() > LONGEST_NAME) {
+    fn problem_with(&self, name: &str) -> Option<StorageRefusal> {
+        if name.len() > LONGEST_PATH || name.split('/').any(|shard| shard.len() > LONGEST_NAME) {
             return Some(("name_long", "its name is too long for a file"));
         }
         match fs::symlink_metadata(self.folder.join(name)) {
-            Ok(_) => Some(("exists", "a sample before it has this name")),
+            Ok(_) => Some(("exists", "an earlier sample has this name")),
             Err(err) if err.kind() == ErrorKind::NotADirectory => {
                 Some(("in_the_way", "a file has the name of its folder"))
             }
@@ -72,10 +72,11 @@ impl Files {
         Ok(())
     }
 
-    /// Syncs the files and gives the folder its name. One that is there is of a run that did not finish it.
+    /// Syncs the files and renames the folder. A folder of that name is from a run that did not complete the shard,
+    /// and is replaced.
     pub fn finish(mut self) -> Result<()> {
-        let explain = || format!("{}: cannot put the folder in its place", self.target.display());
-        // One call for all files; a file system without it is none that could lose them.
+        let explain = || format!("{}: cannot rename the folder to this name", self.target.display());
+        // One call for all files. File systems without it have nothing to sync.
         let folder = File::open(&self.folder).with_context(explain)?;
         match rustix::fs::syncfs(&folder) {
             Err(Errno::NOSYS | Errno::INVAL) => {}
@@ -91,7 +92,7 @@ impl Files {
     }
 }
 
-impl Drop for Files {
+impl Drop for ShardFolder {
     fn drop(&mut self) {
         if !self.finished {
             _ = fs::remove_dir_all(&self.folder);

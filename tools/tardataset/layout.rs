@@ -1,38 +1,39 @@
-//! Where things go: which shard a key belongs to, what it is called, how many rows it has.
+//! The layout of a dataset: names of files, the shard of each key, and the number of rows per shard.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
-use tarpipe::table::Typed;
+use tarpipe::table::TypedColumns;
+use tarpipe::value::list;
 
-use crate::Format;
-use crate::words::Words;
+use crate::tardataset::StorageFormat;
+use crate::tardataset::status_names::StatusNames;
 
-/// How a dataset is laid out.
-pub struct Layout {
+/// What the flags say about the dataset.
+pub struct DatasetLayout {
     pub folder: String,
-    pub format: Format,
-    pub columns: Typed,
-    /// What the json of a sample has beside the columns.
+    pub format: StorageFormat,
+    pub columns: TypedColumns,
+    /// Entries that the json of a sample keeps in addition to the columns; `*` for all.
     pub json: Vec<String>,
     pub field: String,
     pub caption: bool,
     pub rows_per_shard: Option<u64>,
-    pub short: Short,
+    pub short: ShortShards,
     pub only_shard: Option<u64>,
     pub row_digits: usize,
     pub shard_digits: usize,
-    pub words: Words,
+    pub status_names: StatusNames,
 }
 
-/// Shards that have fewer rows than the others.
+/// Shards with fewer rows than the others, and their numbers of rows.
 #[derive(Clone, Debug, Default)]
-pub struct Short(BTreeMap<u64, u64>);
+pub struct ShortShards(BTreeMap<u64, u64>);
 
 /// `7=123,12=5`
-impl FromStr for Short {
+impl FromStr for ShortShards {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -40,13 +41,13 @@ impl FromStr for Short {
             let (shard, rows) = item.split_once('=').with_context(|| format!("'{item}' is not SHARD=ROWS"))?;
             Ok((shard.parse()?, rows.parse()?))
         };
-        text.split(',').filter(|text| !text.is_empty()).map(item).collect::<Result<_>>().map(Short)
+        list::items(text).map(item).collect::<Result<_>>().map(ShortShards)
     }
 }
 
-impl Layout {
-    /// The shard that a key names: its leading digits without those of the row. What follows the
-    /// digits, as the number of a clip does, is of the row too.
+impl DatasetLayout {
+    /// The number of the shard that a key belongs to: its leading digits without those of the row. Anything after the
+    /// digits, such as the number of a clip, is ignored.
     pub fn shard_of(&self, key: &str) -> Result<u64> {
         if let Some(only) = self.only_shard {
             return Ok(only);
@@ -56,32 +57,32 @@ impl Layout {
         match shard {
             Some(shard) => Ok(shard),
             None => bail!(
-                "sample {key}: no number of a shard before {} digits of a row (make keys with urlcat --key)",
+                "sample {key}: no shard number before the {} digits of the row; make keys with urlcat --key",
                 self.row_digits
             ),
         }
     }
 
-    /// What the json of a sample keeps of its facts.
-    pub fn kept_of(&self, facts: &Map<String, Value>) -> Map<String, Value> {
+    /// The entries of a sample's metadata that its json keeps.
+    pub fn kept_entries(&self, facts: &Map<String, Value>) -> Map<String, Value> {
         if self.json.iter().any(|name| name == "*") {
-            let is_told = |name: &str| matches!(name, "tool" | "code");
+            let is_internal = |name: &str| matches!(name, "tool" | "code");
             return facts
                 .iter()
-                .filter(|(name, _)| !is_told(name))
+                .filter(|(name, _)| !is_internal(name))
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
         }
         self.json.iter().map(|name| (name.clone(), facts.get(name).cloned().unwrap_or_default())).collect()
     }
 
-    /// Whether a shard of so many rows has them all.
+    /// Whether a shard with `rows` rows has all its rows.
     pub fn is_full(&self, shard: u64, rows: u64) -> bool {
         self.rows_per_shard.is_some_and(|usual| rows >= self.short.0.get(&shard).copied().unwrap_or(usual))
     }
 
-    /// `FOLDER/00042` and what follows.
-    pub fn name(&self, shard: u64, rest: &str) -> String {
-        format!("{}/{shard:0width$}{rest}", self.folder, width = self.shard_digits)
+    /// `FOLDER/00042` and a suffix.
+    pub fn name(&self, shard: u64, suffix: &str) -> String {
+        format!("{}/{shard:0width$}{suffix}", self.folder, width = self.shard_digits)
     }
 }

@@ -1,4 +1,4 @@
-//! TFRecord: an Example of TensorFlow for each sample, between two checksums.
+//! TFRecord, the file format of TensorFlow: one Example per sample, framed by its length and checksums.
 
 use serde_json::{Map, Value};
 
@@ -27,7 +27,7 @@ fn framed(data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The Feature that a value makes: whole numbers and truth, other numbers, and all else as bytes.
+/// The Feature of a value: integers and booleans as Int64List, other numbers as FloatList, everything else as BytesList.
 fn list_of(value: &Value) -> Vec<u8> {
     match value {
         Value::Array(values) if values.iter().all(|value| whole(value).is_some()) && !values.is_empty() => {
@@ -90,7 +90,7 @@ fn field(number: u8, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A field of protobuf whose value has a length.
+/// A length-delimited protobuf field.
 fn put_bytes(out: &mut Vec<u8>, number: u8, data: &[u8]) {
     out.push(number << 3 | 2);
     put_varint(out, data.len() as u64);
@@ -109,7 +109,7 @@ fn masked(data: &[u8]) -> u32 {
     crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// Castagnoli's checksum.
+/// CRC-32C (Castagnoli).
 fn crc32c(data: &[u8]) -> u32 {
     const TABLE: [u32; 256] = table();
     !data.iter().fold(!0, |crc, &byte| TABLE[((crc ^ u32::from(byte)) & 0xff) as usize] ^ (crc >> 8))
@@ -136,12 +136,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_castagnolis() {
+    fn the_checksum_is_crc32c() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
     }
 
     #[test]
-    fn values_become_the_lists_of_their_kind() {
+    fn each_value_becomes_the_list_of_its_type() {
         assert_eq!(list_of(&serde_json::json!(300)), [0x1a, 4, 0x0a, 2, 0xac, 2]);
         assert_eq!(list_of(&serde_json::json!(null)), [0x0a, 2, 0x0a, 0]);
         assert_eq!(list_of(&serde_json::json!(0.5)), [0x12, 6, 0x0a, 4, 0, 0, 0, 0x3f]);

@@ -1,12 +1,12 @@
-//! What tarvideo and yt-dlp say of a video, under the names that video2dataset has for it.
+//! Renames the metadata of tarvideo and yt-dlp to the names of video2dataset.
 
 use serde_json::{Map, Value, json};
 use tarpipe::sample::Sample;
 
-/// What yt-dlp says of one download and not of the video.
-const PASSING: [&str; 5] = ["subtitles", "requested_formats", "formats", "thumbnails", "automatic_captions"];
+/// Entries of yt-dlp that describe a download, not the video.
+const DOWNLOAD_ENTRIES: [&str; 5] = ["subtitles", "requested_formats", "formats", "thumbnails", "automatic_captions"];
 
-/// clip becomes clips, cuts are counted in frames, probe becomes video_metadata, info.json becomes yt_meta_dict.
+/// clip becomes clips, cuts are converted to frames, probe becomes video_metadata, info.json becomes yt_meta_dict.
 pub fn rename(facts: &mut Map<String, Value>, sample: &mut Sample) {
     if let Some(clip) = facts.shift_remove("clip") {
         let was_text = facts.get("clips").is_some_and(has_text);
@@ -21,11 +21,11 @@ pub fn rename(facts: &mut Map<String, Value>, sample: &mut Sample) {
     }
     let Some(at) = sample.members.iter().position(|member| member.field == "info.json") else { return };
     let mut info: Map<String, Value> = serde_json::from_slice(&sample.members.remove(at).data).unwrap_or_default();
-    PASSING.iter().for_each(|name| drop(info.shift_remove(*name)));
+    DOWNLOAD_ENTRIES.iter().for_each(|name| drop(info.shift_remove(*name)));
     facts.insert("yt_meta_dict".into(), json!({"info": info}));
 }
 
-/// Where a clip begins and ends, as times of the day where the table had such.
+/// Start and end of a clip: as H:M:S.f if the table had them so, else in seconds.
 fn clips(clip: &Value, as_text: bool) -> Value {
     let at = |name: &str| clip.get(name).and_then(Value::as_f64);
     match (at("start"), at("end")) {
@@ -57,7 +57,7 @@ fn in_frames(spans: &[Value], probe: Option<&Value>) -> Value {
     json!({"original_fps": rate, "cuts_original_fps": spans})
 }
 
-/// Frames a second of the first video.
+/// Frames per second of the first video stream.
 fn rate(probe: &Value) -> Option<f64> {
     let mut streams = probe.get("streams")?.as_array()?.iter();
     let video = streams.find(|stream| stream.get("codec_type").is_some_and(|kind| kind == "video"))?;
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn renamed(facts: Value, members: Vec<Member>) -> Value {
-        let Value::Object(mut facts) = facts else { panic!("no object") };
+        let Value::Object(mut facts) = facts else { panic!("not an object") };
         let mut sample = Sample { key: "0".into(), mtime: 0, source: "".into(), members };
         rename(&mut facts, &mut sample);
         assert!(sample.members.is_empty());
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_have_the_names_that_people_look_for() {
+    fn metadata_has_the_names_of_video2dataset() {
         let probe = json!({"streams": [{"codec_type": "audio"}, {"codec_type": "video", "avg_frame_rate": "25/1"}]});
         let facts = json!({"clip": {"key": "0", "start": 1.5, "end": 4}, "cuts": [[0, 1.2], [1.2, 4]], "probe": probe});
         let expected = json!({"clips": [[1.5, 4.0]], "video_metadata": probe,

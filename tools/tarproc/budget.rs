@@ -1,69 +1,69 @@
-//! How much sample data is in memory: what as many samples as there are workers take, and a
-//! little more to read ahead. The pool's own limit is a fixed number; the size of samples is not.
+//! Limits the sample data in memory: as much as one sample per worker takes, and a little more to read ahead. The limit
+//! adapts to the largest sample; the limit of the pool is fixed.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Read ahead by this much when samples are small.
+/// Bytes to read ahead when samples are small.
 const SLACK: u64 = 8 << 20;
 
 /// Counts the bytes of samples between reading and writing.
-pub struct Budget {
+pub struct SampleBudget {
     workers: u64,
-    state: Mutex<State>,
-    moved: Condvar,
+    state: Mutex<SampleBudgetState>,
+    changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct SampleBudgetState {
     held: u64,
     largest: u64,
     someone_waits: bool,
 }
 
-/// The part of the budget that a sample takes up. Dropping it gives the part back.
-pub struct Held {
-    budget: Arc<Budget>,
+/// The bytes that a sample takes up in the budget. Returned when this is dropped.
+pub struct BudgetShare {
+    budget: Arc<SampleBudget>,
     bytes: u64,
 }
 
-impl Budget {
-    /// A budget for so many workers.
+impl SampleBudget {
+    /// A budget for this number of workers.
     pub fn new(workers: usize) -> Arc<Self> {
-        Arc::new(Budget { workers: workers as u64, state: Mutex::default(), moved: Condvar::new() })
+        Arc::new(SampleBudget { workers: workers as u64, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Waits until another sample as large as the largest so far may be read.
+    /// Waits until there is room for another sample as large as the largest so far.
     pub fn wait_for_room(&self) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = |state: &mut State| {
+        let full = |state: &mut SampleBudgetState| {
             state.someone_waits = state.held > (self.workers - 1) * state.largest + SLACK;
             state.someone_waits
         };
-        drop(self.moved.wait_while(state, full).unwrap_or_else(PoisonError::into_inner));
+        drop(self.changed.wait_while(state, full).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Counts something that has been read.
-    pub fn hold(self: &Arc<Self>, bytes: u64) -> Held {
-        let mut held = Held { budget: Arc::clone(self), bytes: 0 };
+    /// Counts a sample that has been read.
+    pub fn hold(self: &Arc<Self>, bytes: u64) -> BudgetShare {
+        let mut held = BudgetShare { budget: Arc::clone(self), bytes: 0 };
         held.resize(bytes);
         held
     }
 }
 
-impl Held {
-    /// The sample has become larger or smaller.
+impl BudgetShare {
+    /// Adjusts the share to a sample that became larger or smaller.
     pub fn resize(&mut self, bytes: u64) {
         let mut state = self.budget.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.held = state.held - self.bytes + bytes;
         state.largest = state.largest.max(bytes);
         self.bytes = bytes;
         if state.someone_waits {
-            self.budget.moved.notify_one(); // a call of the system, even where nobody waits
+            self.budget.changed.notify_one(); // a system call, even if nobody waits
         }
     }
 }
 
-impl Drop for Held {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
         self.resize(0);
     }
@@ -74,8 +74,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_room_for_one_large_sample_a_worker() {
-        let budget = Budget::new(2);
+    fn there_is_room_for_one_large_sample_per_worker() {
+        let budget = SampleBudget::new(2);
         let first = budget.hold(SLACK * 4);
         budget.wait_for_room();
         let second = budget.hold(SLACK * 4);

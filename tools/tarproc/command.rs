@@ -1,5 +1,5 @@
-//! One run of a command: started in a process group of its own, fed, listened to, ended in time.
-//! A single poll waits for its pipes and its end, so that no thread is started for it.
+//! One run of a command: starts it in a process group of its own, serves its pipes, and ends it in time.
+//! A single poll waits for its pipes and its end, so that no thread is needed.
 
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,75 +8,81 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use tarpipe::run::failure::{self, Failure};
-use tarpipe::run::watched::{Ready, end, settle, spawn, take, wait_ready};
+use tarpipe::run::watched::{ChildEvents, read_available, reap_group, spawn, wait_or_terminate, wait_ready};
+use tarpipe::sample::Sample;
 
-use crate::log::Log;
+use crate::tarproc::log::CommandLog;
 
-/// How long what a command started may go on after it: shells do not wait for `>(…)`.
+/// How long processes that a command started may outlive it: shells do not wait for `>(…)`.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// What a command may take.
+/// Limits for one run of a command.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Of wall time.
+pub struct CommandLimits {
+    /// Wall time.
     pub timeout: Option<Duration>,
-    /// Of bytes on its stdout.
+    /// Bytes on its stdout.
     pub max_output: u64,
 }
 
-/// How a run ended.
-pub struct Finished {
-    /// Whether it went well.
+/// The result of one run.
+pub struct CommandResult {
+    /// Success, or why the run failed.
     pub verdict: Result<(), Failure>,
-    /// What it wrote, unless that went to the log.
+    /// Its stdout, unless that went to the log.
     pub stdout: Vec<u8>,
-    /// What it said.
-    pub log: Log,
+    /// Its stderr.
+    pub log: CommandLog,
 }
 
 /// Where the stdout of a command goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Stdout {
-    /// To us.
+pub enum StdoutTarget {
+    /// Kept in memory, to print it.
     Kept,
-    /// To stderr and into the log, as its stderr does.
+    /// To stderr and into the log, together with its stderr.
     Logged,
 }
 
-/// Runs a command to its end. `input` is its stdin; without one that is empty.
-pub fn run(command: Command, input: Option<&[u8]>, stdout: Stdout, limits: Limits) -> Finished {
-    let mut finished = Finished { verdict: Ok(()), stdout: Vec::new(), log: Log::default() };
-    finished.verdict = match Pump::start(command, input, stdout, limits) {
+/// Runs a command to its end. `input` is its stdin, empty if None.
+pub fn run(command: Command, input: Option<&[u8]>, stdout: StdoutTarget, limits: CommandLimits) -> CommandResult {
+    let mut finished = CommandResult { verdict: Ok(()), stdout: Vec::new(), log: CommandLog::default() };
+    finished.verdict = match RunningCommand::start(command, input, stdout, limits) {
         Ok(pump) => pump.run(&mut finished.stdout, &mut finished.log),
         Err(err) => Err(Failure::io("start the command", &err)),
     };
     finished
 }
 
-struct Pump<'a> {
+struct RunningCommand<'a> {
     child: Child,
     exit: OwnedFd,
     stdin: Option<(ChildStdin, &'a [u8])>,
     stdout: Option<ChildStdout>,
     stderr: Option<PipeReader>,
-    /// The other end, held while the command runs: its silence is then broken once, by its end, and not by that of the
-    /// pipe before.
-    held: Option<PipeWriter>,
-    limits: Limits,
+    /// The write end of stderr, held while the command runs: otherwise the pipe would close just before the command ends,
+    /// and wake the poll twice.
+    stderr_writer: Option<PipeWriter>,
+    limits: CommandLimits,
     deadline: Option<Instant>,
 }
 
-impl<'a> Pump<'a> {
-    fn start(mut command: Command, input: Option<&'a [u8]>, stdout: Stdout, limits: Limits) -> io::Result<Self> {
+impl<'a> RunningCommand<'a> {
+    fn start(
+        mut command: Command,
+        input: Option<&'a [u8]>,
+        stdout: StdoutTarget,
+        limits: CommandLimits,
+    ) -> io::Result<Self> {
         let (stderr, theirs) = io::pipe()?;
         match stdout {
-            Stdout::Kept => command.stdout(Stdio::piped()),
-            Stdout::Logged => command.stdout(theirs.try_clone()?),
+            StdoutTarget::Kept => command.stdout(Stdio::piped()),
+            StdoutTarget::Logged => command.stdout(theirs.try_clone()?),
         };
-        let held = Some(theirs.try_clone()?);
+        let stderr_writer = Some(theirs.try_clone()?);
         command.stderr(theirs).stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
         let (mut child, exit) = spawn(&mut command)?;
-        drop(command); // and with it our copies of the other ends
+        drop(command); // closes our copies of the other ends
         let stdin = match (child.stdin.take(), input) {
             (Some(pipe), Some(data)) => {
                 rustix::io::ioctl_fionbio(&pipe, true)?;
@@ -85,24 +91,33 @@ impl<'a> Pump<'a> {
             _ => None,
         };
         let deadline = limits.timeout.map(|timeout| Instant::now() + timeout);
-        Ok(Pump { stdout: child.stdout.take(), stderr: Some(stderr), held, stdin, child, exit, limits, deadline })
+        Ok(RunningCommand {
+            stdout: child.stdout.take(),
+            stderr: Some(stderr),
+            stderr_writer,
+            stdin,
+            child,
+            exit,
+            limits,
+            deadline,
+        })
     }
 
-    fn run(mut self, out: &mut Vec<u8>, log: &mut Log) -> Result<(), Failure> {
-        let listened = self.listen(out, log);
-        let status = end(&mut self.child, self.exit.as_fd(), listened.is_err());
+    fn run(mut self, out: &mut Vec<u8>, log: &mut CommandLog) -> Result<(), Failure> {
+        let served = self.serve(out, log);
+        let status = wait_or_terminate(&mut self.child, self.exit.as_fd(), served.is_err());
         let status = status.map_err(|err| Failure::io("wait for the command", &err))?;
-        let has_had_time = !matches!(listened, Ok(true));
-        let left = settle(self.child.id(), if has_had_time { Duration::ZERO } else { GRACE });
-        listened.and_then(|whole| {
+        let has_had_time = !matches!(served, Ok(true));
+        let left = reap_group(self.child.id(), if has_had_time { Duration::ZERO } else { GRACE });
+        served.and_then(|whole| {
             failure::check(status)?;
             if whole && !left { Ok(()) } else { Err(left_running()) }
         })
     }
 
-    /// Until the command has ended and its pipes are closed; false when they are held open beyond
-    /// its end.
-    fn listen(&mut self, out: &mut Vec<u8>, log: &mut Log) -> Result<bool, Failure> {
+    /// Serves the pipes until the command has ended and they are closed. False if they are still open after the grace
+    /// period.
+    fn serve(&mut self, out: &mut Vec<u8>, log: &mut CommandLog) -> Result<bool, Failure> {
         let mut ended: Option<Instant> = None;
         loop {
             if ended.is_some() && self.stdout.is_none() && self.stderr.is_none() {
@@ -110,40 +125,40 @@ impl<'a> Pump<'a> {
             }
             let until = ended.map(|at| at + GRACE).or(self.deadline);
             let ready = self.wait(ended.is_none(), until).map_err(|err| Failure::system("poll", err))?;
-            if ready == Ready::default() {
+            if ready == ChildEvents::default() {
                 return if ended.is_some() { Ok(false) } else { Err(timed_out(self.limits.timeout)) };
             }
             if ready.stdin {
                 self.feed();
             }
-            if ready.stdout && take(&mut self.stdout, |bytes| out.extend_from_slice(bytes))? > 0 {
+            if ready.stdout && read_available(&mut self.stdout, |bytes| out.extend_from_slice(bytes))? > 0 {
                 self.check_size(out)?;
             }
             if ready.stderr {
-                take(&mut self.stderr, |bytes| log.add(bytes))?;
+                read_available(&mut self.stderr, |bytes| log.add(bytes))?;
             }
             if ready.exit {
                 ended = Some(Instant::now());
                 self.stdin = None;
-                self.held = None;
+                self.stderr_writer = None;
             }
         }
     }
 
     fn check_size(&self, out: &[u8]) -> Result<(), Failure> {
         if out.len() as u64 > self.limits.max_output {
-            return Err(Failure::new("too_large", "the command writes more than a sample may hold"));
+            return Err(Failure::new("too_large", "the command writes more than --max-sample"));
         }
         Ok(())
     }
 
-    fn wait(&self, exit: bool, until: Option<Instant>) -> Result<Ready, Errno> {
+    fn wait(&self, exit: bool, until: Option<Instant>) -> Result<ChildEvents, Errno> {
         let exit = exit.then(|| self.exit.as_fd());
         let stdin = self.stdin.as_ref().map(|(pipe, _)| pipe.as_fd());
         wait_ready(exit, stdin, self.stdout.as_ref().map(AsFd::as_fd), self.stderr.as_ref().map(AsFd::as_fd), until)
     }
 
-    /// Writes what the pipe takes. A command that does not want all of its input may say so.
+    /// Writes as much as the pipe accepts. A command may close its stdin early.
     fn feed(&mut self) {
         let Some((pipe, data)) = &mut self.stdin else { return };
         match pipe.write(data) {
@@ -157,11 +172,18 @@ impl<'a> Pump<'a> {
     }
 }
 
-fn timed_out(timeout: Option<Duration>) -> Failure {
-    let seconds = timeout.unwrap_or_default().as_secs_f64();
-    Failure::new("timeout", format!("the command was ended after {seconds} s"))
+/// Tells a command which sample it works on, through its environment.
+pub fn name_sample(command: &mut Command, index: u64, sample: &Sample) {
+    command.env("TARPROC_KEY", &sample.key);
+    command.env("TARPROC_SOURCE", &*sample.source);
+    command.env("TARPROC_INDEX", index.to_string());
 }
 
-fn left_running() -> Failure {
-    Failure::new("left_running", "the command left something running behind it")
+pub fn timed_out(timeout: Option<Duration>) -> Failure {
+    let seconds = timeout.unwrap_or_default().as_secs_f64();
+    Failure::new("timeout", format!("the command timed out after {seconds} s"))
+}
+
+pub fn left_running() -> Failure {
+    Failure::new("left_running", "the command left a process running")
 }

@@ -1,5 +1,5 @@
-//! The directory of one sample: made, filled, listed and removed by descriptor, so that nothing
-//! a command does to it can lead us elsewhere.
+//! The directory of a sample. It is made, filled, listed and removed through a file descriptor, so that nothing a
+//! command does can redirect these calls to another place.
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
@@ -9,46 +9,45 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
-use tarpipe::sample::Sample;
-
 use tarpipe::run::failure::Failure;
 use tarpipe::run::scratch::{Scratch, remove_tree};
+use tarpipe::sample::Sample;
 
 const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A directory that exists for one run of a command. Its owner calls [`Directory::remove`].
-pub struct Directory {
+/// A directory for one run of a command. Its owner must call [`SampleDirectory::remove`].
+pub struct SampleDirectory {
     scratch: Arc<Scratch>,
     name: String,
     handle: OwnedFd,
 }
 
 /// A name in a directory.
-pub struct Entry {
-    /// As bytes: commands may write anything.
+pub struct DirectoryEntry {
+    /// Bytes, because commands may use any name.
     pub name: CString,
-    /// As the listing says; links are not followed.
+    /// From the listing; links are not followed.
     pub kind: FileType,
 }
 
-impl Directory {
+impl SampleDirectory {
     /// Makes an empty directory.
     pub fn create(scratch: &Arc<Scratch>, name: String) -> Result<Self, Failure> {
         let handle = create(scratch.handle().as_fd(), &name)?;
-        Ok(Directory { scratch: Arc::clone(scratch), name, handle })
+        Ok(SampleDirectory { scratch: Arc::clone(scratch), name, handle })
     }
 
-    /// Where it is, for the command.
+    /// The path, for the command.
     pub fn path(&self) -> PathBuf {
         self.scratch.path().join(&self.name)
     }
 
-    /// For calls relative to it.
+    /// The descriptor, for calls relative to it.
     pub fn handle(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
 
-    /// Whether the command left the directory in a state in which it can be packed.
+    /// An error if the command removed the directory or made it unreadable.
     pub fn check(&self) -> Result<(), Failure> {
         let found = rustix::fs::fstat(&self.handle).map_err(|err| Failure::system("look at the directory", err))?;
         if found.st_nlink == 0 {
@@ -61,9 +60,8 @@ impl Directory {
         }
     }
 
-    /// Removes it with all that is in it; `entries` is what was listed, if it was. That it is no
-    /// longer there is a failure.
-    pub fn remove(self, entries: Option<&[Entry]>) -> Result<(), Failure> {
+    /// Removes the directory and its contents; `entries` is its listing, if there is one. An error if it is already gone.
+    pub fn remove(self, entries: Option<&[DirectoryEntry]>) -> Result<(), Failure> {
         if self.scratch.keeps() {
             return Ok(());
         }
@@ -97,15 +95,15 @@ fn gone() -> Failure {
     Failure::new("directory_gone", "the command removed its directory")
 }
 
-/// What is in a directory, in no order. Once for each time that it was opened.
-pub fn list(directory: BorrowedFd<'_>) -> Result<Vec<Entry>, Failure> {
+/// The entries of a directory, in no order. A descriptor can be listed only once.
+pub fn list(directory: BorrowedFd<'_>) -> Result<Vec<DirectoryEntry>, Failure> {
     let mut buf = [MaybeUninit::uninit(); 4096];
     let mut raw = RawDir::new(directory, &mut buf);
     let mut entries = Vec::with_capacity(8);
     while let Some(entry) = raw.next() {
         let entry = entry.map_err(|err| Failure::system("list the directory", err))?;
         if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            entries.push(Entry { name: entry.file_name().to_owned(), kind: entry.file_type() });
+            entries.push(DirectoryEntry { name: entry.file_name().to_owned(), kind: entry.file_type() });
         }
     }
     Ok(entries)

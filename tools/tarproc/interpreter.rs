@@ -1,4 +1,4 @@
-//! What runs a command: an interpreter with a line or a file, or the program itself.
+//! What to run for a sample: an interpreter with a command line or a script file, or a program without a shell.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -8,17 +8,17 @@ use anyhow::{Context, Result, bail};
 use tarpipe::cli::Usage;
 use tarpipe::run::shell;
 
-/// Words that bash knows itself. A program of the same name is not what they mean.
+/// Builtins and keywords of bash, which take precedence over programs of the same name.
 const BUILTINS: &str = "[ alias bg bind break builtin caller case cd command compgen complete compopt continue coproc \
 declare dirs disown do done echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash \
 help history if in jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly return select set \
 shift shopt source suspend test then time times trap true type typeset ulimit umask unalias unset until wait while";
 
-/// What is run, and by what.
+/// An interpreter and its script.
 #[derive(Clone, Debug)]
 pub struct Interpreter {
     words: Vec<String>,
-    /// The file of the first word, so that it is looked for once and not for each sample.
+    /// The file of the first word, looked up once instead of for each sample.
     program: PathBuf,
     script: Script,
 }
@@ -27,27 +27,27 @@ pub struct Interpreter {
 enum Script {
     Line(String),
     File(PathBuf),
-    /// The words are the program itself.
+    /// None: the words are a program and its arguments.
     None,
 }
 
 impl Interpreter {
-    /// `-c LINE` or `-s FILE`, exactly one of them, run by `interpreter`, which may have flags.
+    /// `interpreter`, which may have flags, with exactly one of `-c LINE` and `-s FILE`.
     pub fn new(interpreter: &str, line: Option<&str>, file: Option<&str>) -> Result<Self> {
         let words: Vec<String> = interpreter.split_whitespace().map(str::to_owned).collect();
         let script = match (line, file) {
             (Some(line), None) => Script::Line(line.to_owned()),
-            // Commands run in another directory.
+            // Absolute, because commands run in another directory.
             (None, Some(file)) => Script::File(std::fs::canonicalize(file).with_context(|| file.to_owned())?),
-            _ => bail!(Usage("what should be run? (write -c COMMAND or -s FILE)".into())),
+            _ => bail!(Usage("no command; use -c COMMAND or -s FILE".into())),
         };
         if words.is_empty() {
-            bail!(Usage("--interpreter names no program".into()));
+            bail!(Usage("--interpreter is empty".into()));
         }
         Ok(Interpreter { program: program(&words[0]), words, script })
     }
 
-    /// The script, for an interpreter that is already running.
+    /// The text of the script, for an interpreter that is already running.
     pub fn source(&self) -> Result<String> {
         match &self.script {
             Script::Line(line) => Ok(line.clone()),
@@ -56,7 +56,7 @@ impl Interpreter {
         }
     }
 
-    /// A fresh interpreter, about to run the script.
+    /// The command that starts a new interpreter with the script.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.arg0(&self.words[0]).args(&self.words[1..]);
@@ -68,9 +68,9 @@ impl Interpreter {
         command
     }
 
-    /// The program alone that the script is nothing but a call of, where that is certain; else the
-    /// same. Saves the start of a shell, which is more than half of what a filter costs.
-    pub fn shortest(self) -> Self {
+    /// The same without a shell, if the script is certainly a plain call of a program. Starting a shell is more than half
+    /// of the cost of a filter.
+    pub fn without_shell(self) -> Self {
         let Script::Line(line) = &self.script else { return self };
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let plain = |word: &String| word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:,@%+".contains(c));
@@ -83,7 +83,7 @@ impl Interpreter {
     }
 }
 
-/// Where a word leads from every directory; else the word.
+/// The absolute path of a program on PATH; else the word itself.
 fn program(word: &str) -> PathBuf {
     let found = if word.contains('/') { None } else { shell::find(word) };
     found.filter(|path| path.is_absolute()).unwrap_or_else(|| word.into())
@@ -93,7 +93,7 @@ fn is_builtin(name: &str) -> bool {
     BUILTINS.split(' ').any(|builtin| builtin == name)
 }
 
-/// Whether the environment gives shells functions or a file to begin with.
+/// Whether the environment defines functions or a startup file for bash.
 fn shell_is_prepared() -> bool {
     std::env::vars_os().any(|(name, _)| {
         let name = name.to_string_lossy();
@@ -105,20 +105,20 @@ fn shell_is_prepared() -> bool {
 mod tests {
     use super::*;
 
-    fn shortest(line: &str) -> String {
-        let command = Interpreter::new("bash", Some(line), None).unwrap().shortest().command();
+    fn program_of(line: &str) -> String {
+        let command = Interpreter::new("bash", Some(line), None).unwrap().without_shell().command();
         let program = std::path::Path::new(command.get_program()).file_name().unwrap();
         program.to_string_lossy().into_owned()
     }
 
     #[test]
-    fn only_plain_calls_of_programs_do_without_a_shell() {
-        assert_eq!(shortest("cat"), "cat");
-        assert_eq!(shortest("tr -d x"), "tr");
+    fn only_plain_calls_of_programs_run_without_a_shell() {
+        assert_eq!(program_of("cat"), "cat");
+        assert_eq!(program_of("tr -d x"), "tr");
         for line in
             ["echo x", "cat | cat", "cat $x", "cat *", "A=1 cat", "cat 'a b'", "nosuchprogram", "cat; cat", "cat &"]
         {
-            assert_eq!(shortest(line), "bash", "{line}");
+            assert_eq!(program_of(line), "bash", "{line}");
         }
     }
 }

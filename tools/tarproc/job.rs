@@ -1,42 +1,41 @@
-//! What goes to the workers and what comes back.
+//! The jobs that workers get, and the results they return.
 
 use std::sync::Arc;
 
 use tarpipe::run::failure::Failure;
 use tarpipe::sample::Sample;
 
-use crate::budget::Held;
-use crate::log::Log;
-use crate::pack::Packed;
+use crate::tarproc::budget::BudgetShare;
+use crate::tarproc::log::CommandLog;
+use crate::tarproc::pack::PackedSamples;
 
-/// Samples for one command: one, or a batch.
-pub struct Job {
-    /// The position of the first of them in the input.
+/// The samples for one run of the command: one, or a batch.
+pub struct CommandJob {
+    /// The position of the first sample in the input.
     pub index: u64,
-    /// In order.
     pub samples: Vec<Sample>,
-    /// What they take up.
-    pub held: Held,
+    /// Their share of the budget.
+    pub held: BudgetShare,
 }
 
-/// What one run of a command made of a job.
-pub struct Attempt {
-    /// One for each sample.
-    pub results: Vec<Result<Packed, Failure>>,
-    /// What the command wrote, if it was kept.
+/// The outcome of one run of the command.
+pub struct JobAttempt {
+    /// One result per sample.
+    pub results: Vec<Result<PackedSamples, Failure>>,
+    /// The stdout of the command, if it is kept.
     pub stdout: Vec<u8>,
-    /// What the command said.
-    pub log: Log,
+    /// The output that was logged.
+    pub log: CommandLog,
 }
 
-impl Attempt {
-    /// All samples of a job fail alike.
-    pub fn failed(samples: usize, failure: &Failure, log: Log) -> Self {
+impl JobAttempt {
+    /// The same failure for all samples of a job.
+    pub fn failed(samples: usize, failure: &Failure, log: CommandLog) -> Self {
         let results = (0..samples).map(|_| Err(failure.clone())).collect();
-        Attempt { results, stdout: Vec::new(), log }
+        JobAttempt { results, stdout: Vec::new(), log }
     }
 
-    fn went_well(&self) -> bool {
+    fn is_success(&self) -> bool {
         self.results.iter().all(Result::is_ok)
     }
 
@@ -46,36 +45,41 @@ impl Attempt {
     }
 }
 
-/// A way to run a command on samples.
-pub trait Way {
-    /// Runs it once. Unless they are to be kept, the data of the samples may go on the way.
-    fn attempt(&mut self, index: u64, samples: &mut [Sample], keep: bool) -> Attempt;
+/// A way to run the command on samples.
+pub trait Runner {
+    /// Runs it once. If `keep` is false, the runner may take the data of the samples to save memory.
+    fn attempt(&mut self, index: u64, samples: &mut [Sample], keep: bool) -> JobAttempt;
 }
 
-/// A job that is done.
-pub struct Answer {
-    /// Key and source of each sample that went in.
+/// A finished job.
+pub struct JobResult {
+    /// Key and source of each input sample.
     pub names: Vec<(String, Arc<str>)>,
-    /// What became of them.
-    pub attempt: Attempt,
-    /// The samples as they went in, if they were to be kept.
+    /// The last attempt.
+    pub attempt: JobAttempt,
+    /// The input samples, if they are kept.
     pub originals: Vec<Sample>,
-    /// What all this takes up, until it is dropped.
-    pub held: Held,
+    /// The share of the budget, returned when this is dropped.
+    pub held: BudgetShare,
 }
 
-/// Runs a job, again if it fails and may be retried.
-pub fn run(way: &mut dyn Way, mut job: Job, retries: u32, keep: bool) -> Answer {
+/// Runs a job, and retries it if it fails.
+pub fn run(runner: &mut dyn Runner, mut job: CommandJob, retries: u32, keep: bool) -> JobResult {
     let names = job.samples.iter().map(|sample| (sample.key.clone(), Arc::clone(&sample.source))).collect();
     let mut left = retries;
     let attempt = loop {
-        let attempt = way.attempt(job.index, &mut job.samples, keep || left > 0);
-        if left == 0 || attempt.went_well() {
+        let attempt = runner.attempt(job.index, &mut job.samples, keep || left > 0);
+        if left == 0 || attempt.is_success() {
             break attempt;
         }
         left -= 1;
     };
     let originals = if keep { job.samples } else { Vec::new() };
     job.held.resize(attempt.bytes() + originals.iter().map(Sample::bytes).sum::<u64>());
-    Answer { names, attempt, originals, held: job.held }
+    JobResult { names, attempt, originals, held: job.held }
+}
+
+/// Takes the data out of a sample that no longer needs it, as buffers to use again.
+pub fn take_buffers(sample: &mut Sample) -> Vec<Vec<u8>> {
+    sample.members.iter_mut().map(|member| std::mem::take(&mut member.data)).collect()
 }

@@ -1,21 +1,21 @@
-//! What commands say: passed on to stderr as it comes, and the last of it kept.
+//! The output of a command: passed on to stderr at once, and the last part of it kept.
 
 use std::io::Write;
 
 use tarpipe::messages;
 
-/// So much of what a command said is kept at least.
+/// At least this much of the output is kept.
 const KEPT: usize = 64 * 1024;
 
-/// The end of what a command said.
+/// The last part of a command's output.
 #[derive(Clone, Debug, Default)]
-pub struct Log(Vec<u8>);
+pub struct CommandLog(Vec<u8>);
 
-impl Log {
-    /// Passes on and keeps some more.
+impl CommandLog {
+    /// Passes output on to stderr, and keeps it.
     pub fn add(&mut self, bytes: &[u8]) {
         messages::without_bar(|| {
-            // With stderr gone there is nobody left to tell.
+            // If stderr is gone, nobody can be told.
             _ = std::io::stderr().lock().write_all(bytes);
         });
         self.0.extend_from_slice(bytes);
@@ -24,7 +24,7 @@ impl Log {
         }
     }
 
-    /// What is kept.
+    /// The kept output.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

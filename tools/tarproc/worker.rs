@@ -1,122 +1,122 @@
-//! Persistent workers: processes that read samples on stdin and answer on stdout, for programs
-//! that take long to start. The streams are tar archives in which an empty member `__end__`
-//! follows every sample and every answer; a member `__error__` in an answer says why there is none.
+//! --worker: persistent processes that read samples on stdin and write results to stdout, for programs that are slow to
+//! start. Both streams are tar archives in which an empty member `__end__` follows each sample and each result; a member
+//! `__error__` in a result has the message of a failure.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use tarpipe::archive::{Kind, Reader, Writer};
+use tarpipe::archive::{ArchiveReader, ArchiveWriter, EntryKind};
 use tarpipe::run::failure::Failure;
 use tarpipe::run::watched;
 use tarpipe::sample::member_name;
 use tarpipe::sample::{Member, Sample};
 
-use crate::job::{Attempt, Way};
-use crate::link::{Link, Output};
-use crate::log::Log;
-use crate::pack::{Origin, Packed};
-use crate::shell::{Settings, spare};
+use crate::tarproc::job::{JobAttempt, Runner, take_buffers};
+use crate::tarproc::log::CommandLog;
+use crate::tarproc::pack::{Origin, PackedSamples};
+use crate::tarproc::settings::RunnerSettings;
+use crate::tarproc::worker_process::{WorkerProcess, WorkerStdout};
 
 const END: &str = "__end__";
 const ERROR: &[u8] = b"__error__";
-/// Says the key of a sample that has no members to say it.
+/// The member with the key of a sample that has no other members.
 const KEY: &str = "__key__";
 
-/// A process that lives on from sample to sample. It is started when it is first needed, and
-/// again after it failed.
-pub struct Worker {
-    settings: Arc<Settings>,
-    live: Option<Live>,
+/// Runs samples through one persistent process, which is started when it is first needed and restarted after a failure.
+pub struct WorkerRunner {
+    settings: Arc<RunnerSettings>,
+    live: Option<LiveWorker>,
 }
 
-struct Live {
-    link: Arc<Mutex<Link>>,
-    answers: Reader,
+struct LiveWorker {
+    process: Arc<Mutex<WorkerProcess>>,
+    results: ArchiveReader,
 }
 
-impl Worker {
-    /// A worker to be.
-    pub fn new(settings: Arc<Settings>) -> Self {
-        Worker { settings, live: None }
+impl WorkerRunner {
+    /// Nothing is started yet.
+    pub fn new(settings: Arc<RunnerSettings>) -> Self {
+        WorkerRunner { settings, live: None }
     }
 
-    fn exchange(&mut self, sample: &mut Sample, keep: bool) -> Result<Packed, Failure> {
+    fn exchange(&mut self, sample: &mut Sample, keep: bool) -> Result<PackedSamples, Failure> {
         if self.live.is_none() {
-            self.live = Some(Live::start(&self.settings)?);
+            self.live = Some(LiveWorker::start(&self.settings)?);
         }
         let Some(live) = &mut self.live else { return Err(Failure::new("system", "no worker")) };
         let request = encode(sample).map_err(|err| Failure::io("encode the sample", &err))?;
         let origin = Origin::of(sample);
         if !keep {
-            drop(spare(sample));
+            drop(take_buffers(sample));
         }
         let deadline = self.settings.limits.timeout.map(|timeout| Instant::now() + timeout);
-        live.link().send(request, deadline);
-        live.answer(&origin, self.settings.limits.max_output)
+        live.process().send(request, deadline);
+        live.read_result(&origin, self.settings.limits.max_output)
     }
 
-    fn take_log(&self) -> Log {
-        self.live.as_ref().map(|live| live.link().take_log()).unwrap_or_default()
+    fn take_log(&self) -> CommandLog {
+        self.live.as_ref().map(|live| live.process().take_log()).unwrap_or_default()
     }
 }
 
-impl Way for Worker {
-    fn attempt(&mut self, _index: u64, samples: &mut [Sample], keep: bool) -> Attempt {
-        watched::wait_if_ending();
+impl Runner for WorkerRunner {
+    fn attempt(&mut self, _index: u64, samples: &mut [Sample], keep: bool) -> JobAttempt {
+        watched::park_if_ending();
         let result = self.exchange(&mut samples[0], keep);
         if result.as_ref().is_err_and(|failure| failure.code != "worker_error") {
-            // Where it stands in its answer is not known: it begins anew.
+            // Its position in the result is unknown, so it must be restarted.
             if let Some(live) = &self.live {
-                live.link().end_by_force();
+                live.process().kill();
             }
         }
         let log = self.take_log();
-        if self.live.as_ref().is_some_and(|live| live.link().is_over()) {
+        if self.live.as_ref().is_some_and(|live| live.process().is_over()) {
             self.live = None;
         }
-        Attempt { results: vec![result], stdout: Vec::new(), log }
+        JobAttempt { results: vec![result], stdout: Vec::new(), log }
     }
 }
 
-impl Drop for Worker {
+impl Drop for WorkerRunner {
     fn drop(&mut self) {
         if let Some(live) = &self.live {
-            live.link().finish();
+            live.process().finish();
         }
     }
 }
 
-impl Live {
-    fn start(settings: &Settings) -> Result<Self, Failure> {
-        let link = Link::start(settings.interpreter.command()).map_err(|err| Failure::io("start a worker", &err))?;
-        let link = Arc::new(Mutex::new(link));
-        let answers = Reader::new(Box::new(Output(Arc::clone(&link))), false);
-        Ok(Live { link, answers })
+impl LiveWorker {
+    fn start(settings: &RunnerSettings) -> Result<Self, Failure> {
+        let process =
+            WorkerProcess::start(settings.interpreter.command()).map_err(|err| Failure::io("start a worker", &err))?;
+        let process = Arc::new(Mutex::new(process));
+        let results = ArchiveReader::new(Box::new(WorkerStdout(Arc::clone(&process))), false);
+        Ok(LiveWorker { process, results })
     }
 
-    fn link(&self) -> MutexGuard<'_, Link> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    fn process(&self) -> MutexGuard<'_, WorkerProcess> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads up to the end of the answer.
-    fn answer(&mut self, origin: &Origin, max_sample: u64) -> Result<Packed, Failure> {
+    /// Reads the result of the last sample.
+    fn read_result(&mut self, origin: &Origin, max_sample: u64) -> Result<PackedSamples, Failure> {
         let mut groups: Vec<(String, Vec<Member>)> = Vec::new();
         let mut error = None;
         let mut left = max_sample;
         loop {
-            let entry = match self.answers.next_entry() {
+            let entry = match self.results.next_entry() {
                 Ok(Some(entry)) => entry,
-                Ok(None) => return Err(self.link().fault("the worker ended its archive")),
-                Err(fault) => return Err(self.link().fault(&fault.what)),
+                Ok(None) => return Err(self.process().fault("the worker ended its archive")),
+                Err(fault) => return Err(self.process().fault(&fault.what)),
             };
             if entry.path == END.as_bytes() {
                 break;
             }
             left = left
                 .checked_sub(entry.size)
-                .ok_or_else(|| Failure::new("too_large", "the worker answers with more than a sample may hold"))?;
-            let data = self.answers.read_data();
-            let data = data.map_err(|fault| self.link().fault(&fault.what))?;
+                .ok_or_else(|| Failure::new("too_large", "the result of the worker is larger than --max-sample"))?;
+            let data = self.results.read_data();
+            let data = data.map_err(|fault| self.process().fault(&fault.what))?;
             if entry.path == ERROR {
                 error = Some(Failure::new("worker_error", String::from_utf8_lossy(&data).trim().to_owned()));
                 continue;
@@ -130,13 +130,12 @@ impl Live {
     }
 }
 
-/// Puts a member of an answer to the others of its sample.
-fn add(groups: &mut Vec<(String, Vec<Member>)>, path: &[u8], kind: Kind, data: Vec<u8>) -> Result<(), Failure> {
-    let bad = |why: &str| {
-        Failure::new("bad_name", format!("the worker answers with {}: {why}", String::from_utf8_lossy(path)))
-    };
-    if kind != Kind::File {
-        return Err(bad("it is not a regular file"));
+/// Adds a member of a result to its sample.
+fn add(groups: &mut Vec<(String, Vec<Member>)>, path: &[u8], kind: EntryKind, data: Vec<u8>) -> Result<(), Failure> {
+    let bad =
+        |why: &str| Failure::new("bad_name", format!("the worker returned {}: {why}", String::from_utf8_lossy(path)));
+    if kind != EntryKind::File {
+        return Err(bad("not a regular file"));
     }
     let (key, field) = member_name::split(path).map_err(|unfit| bad(&unfit.to_string()))?;
     let member = Member::new(field, data);
@@ -147,15 +146,15 @@ fn add(groups: &mut Vec<(String, Vec<Member>)>, path: &[u8], kind: Kind, data: V
     Ok(())
 }
 
-fn derive(origin: &Origin, groups: Vec<(String, Vec<Member>)>) -> Result<Packed, Failure> {
+fn derive(origin: &Origin, groups: Vec<(String, Vec<Member>)>) -> Result<PackedSamples, Failure> {
     let samples = groups.into_iter().map(|(key, members)| origin.derive(key, members)).collect::<Result<_, _>>()?;
-    Ok(Packed { samples, ignored: 0 })
+    Ok(PackedSamples { samples, ignored: 0 })
 }
 
-/// The sample as the worker reads it.
+/// The sample in the format that the worker reads.
 fn encode(sample: &Sample) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(sample.bytes() as usize + 1024 * (sample.members.len() + 2));
-    let mut writer = Writer::new(&mut bytes);
+    let mut writer = ArchiveWriter::new(&mut bytes);
     if sample.members.is_empty() {
         writer.new_header(KEY, sample.key.len() as u64, sample.mtime)?;
         writer.data(sample.key.as_bytes())?;

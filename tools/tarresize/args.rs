@@ -1,16 +1,17 @@
-//! The flags, and what they mean together.
+//! The command line: every flag, and the checks on how flags combine.
 
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
-use tarpipe::cli::{Decoding, Held, Input, Output, Parallel, Talk, Usage};
+use tarpipe::cli::{DecodingFlags, InputFlags, OutputFlags, ParallelFlags, SampleLimit, Usage, Verbosity};
 use tarpipe::tally::MaxFailures;
+use tarpipe::value::list::List;
 
-use crate::encode::{Format, Quality};
-use crate::fields::Work;
-use crate::jpeg::{Settings, Subsampling};
-use crate::options::{Icc, Options, Orient};
-use crate::resample::Filter;
-use crate::size::{Mode, Size};
+use crate::tarresize::formats::encode::{Quality, TargetFormat};
+use crate::tarresize::geometry::{PixelSize, ResizeMode};
+use crate::tarresize::jpeg::{JpegSettings, Subsampling};
+use crate::tarresize::options::{IccAction, ImageOptions, OrientationAction};
+use crate::tarresize::pixels::resample::Filter;
+use crate::tarresize::sample_resizer::SampleResizer;
 
 /// Resize the images of a stream of samples and encode them again
 ///
@@ -32,11 +33,11 @@ use crate::size::{Mode, Size};
 pub struct Args {
     /// Size in pixels: one number, or width and height
     #[arg(short, long, value_name = "N|WxH", value_parser = parse_size)]
-    size: Option<Size>,
+    size: Option<PixelSize>,
 
     /// How to reach the size
     #[arg(short, long, value_name = "MODE", default_value = "keep_ratio")]
-    mode: Mode,
+    mode: ResizeMode,
 
     /// Do not enlarge: leave smaller images at their size
     #[arg(long)]
@@ -55,7 +56,7 @@ pub struct Args {
     /// keep writes gif, bmp, tiff and the like as png. The field gets the extension of the format;
     /// if the sample already has that field, png becomes png.jpg.
     #[arg(long, value_name = "FORMAT", default_value = "jpg")]
-    format: Wanted,
+    format: FormatChoice,
 
     /// Quality: 0 to 100 for jpg and webp [default: 95], 0 to 9 for the effort of png [default: 3]
     ///
@@ -102,11 +103,11 @@ pub struct Args {
 
     /// What to do with an EXIF orientation
     #[arg(long, value_name = "WHAT", default_value = "apply")]
-    orient: Orient,
+    orient: OrientationAction,
 
     /// What to do with an ICC profile
     #[arg(long, value_name = "WHAT", default_value = "srgb")]
-    icc: Icc,
+    icc: IccAction,
 
     /// Flatten transparent images onto a colour: white, black, gray or #rrggbb
     ///
@@ -116,11 +117,11 @@ pub struct Args {
 
     /// Keep grayscale images, or convert them to RGB
     #[arg(long, value_name = "COLOR", default_value = "keep")]
-    color: Channels,
+    color: ColorChoice,
 
     /// Take the first frame of an animated image, or reject the image
     #[arg(long, value_name = "WHAT", default_value = "first")]
-    animated: Animated,
+    animated: AnimationChoice,
 
     /// Keep the decodable part of truncated images
     ///
@@ -129,8 +130,10 @@ pub struct Args {
     allow_truncated: bool,
 
     /// Fields that are images, by extension or whole name
+    ///
+    /// A list, separated by commas or blanks.
     #[arg(long, value_name = "FIELDS", default_value = "jpg jpeg png webp gif bmp tif tiff ppm pgm pnm")]
-    fields: String,
+    fields: List,
 
     /// Write the EXIF tags into the sample's json, under exif
     #[arg(long)]
@@ -142,7 +145,7 @@ pub struct Args {
     /// json gets status failed, tool, code and error_message. Samples that fetch --pass-failed has
     /// marked as failed pass unchanged.
     #[arg(long, value_name = "WHAT", default_value = "skip")]
-    pub on_error: OnError,
+    pub on_error: OnImageError,
 
     /// Exit with status 3 if more than N samples (or P%) fail [default: if all fail]
     #[arg(long, value_name = "N|P%")]
@@ -153,17 +156,17 @@ pub struct Args {
     pub report: Option<String>,
 
     #[command(flatten)]
-    pub held: Held,
+    pub held: SampleLimit,
     #[command(flatten)]
-    pub decoding: Decoding,
+    pub decoding: DecodingFlags,
     #[command(flatten)]
-    pub input: Input,
+    pub input: InputFlags,
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputFlags,
     #[command(flatten)]
-    pub parallel: Parallel,
+    pub parallel: ParallelFlags,
     #[command(flatten)]
-    pub talk: Talk,
+    pub talk: Verbosity,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -176,32 +179,32 @@ const EXAMPLES: &str = "Examples:
   # Squares with blurred faces, and a report
   tarresize -s 384 -m center_crop --blur face_boxes --report squares.csv raw.tar -o squares.tar";
 
-/// The format that was asked for.
+/// The values of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Wanted {
+enum FormatChoice {
     Jpg,
     Png,
     Webp,
     Keep,
 }
 
-/// What becomes of gray.
+/// The values of `--color`.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Channels {
+enum ColorChoice {
     Keep,
     Rgb,
 }
 
-/// What becomes of animations.
+/// The values of `--animated`.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Animated {
+enum AnimationChoice {
     First,
     Reject,
 }
 
-/// What becomes of a sample whose image fails.
+/// The values of `--on-error`.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-pub enum OnError {
+pub enum OnImageError {
     Skip,
     Keep,
     Pass,
@@ -209,17 +212,16 @@ pub enum OnError {
 }
 
 impl Args {
-    /// What is done with every sample, once the flags agree with each other.
-    /// `memory` is what one image may need.
-    pub fn work(&self, memory: u64) -> Result<Work> {
-        let options = Options {
+    /// Checks how the flags combine and returns what to do with every sample. `memory` is the limit for one image.
+    pub fn sample_resizer(&self, memory: u64) -> Result<SampleResizer> {
+        let options = ImageOptions {
             mode: self.mode,
-            size: self.wanted_size()?,
+            size: self.target_size()?,
             only_if_bigger: self.only_if_bigger,
             up: self.up,
             down: self.down,
-            format: self.wanted_format(),
-            quality: self.wanted_quality()?,
+            format: self.target_format(),
+            quality: self.encoder_quality()?,
             skip_reencode: self.skip_reencode,
             strip: self.strip,
             min_side: self.min_side,
@@ -228,76 +230,75 @@ impl Args {
             orient: self.orient,
             icc: self.icc,
             background: self.background,
-            force_rgb: self.color == Channels::Rgb,
-            reject_animated: self.animated == Animated::Reject,
+            force_rgb: self.color == ColorChoice::Rgb,
+            reject_animated: self.animated == AnimationChoice::Reject,
             allow_truncated: self.allow_truncated,
         };
-        if self.strip && (self.orient == Orient::Keep || self.icc == Icc::Keep) {
-            bail!(Usage("--strip would drop what --orient keep or --icc keep asks for".into()));
+        if self.strip && (self.orient == OrientationAction::Keep || self.icc == IccAction::Keep) {
+            bail!(Usage("--strip conflicts with --orient keep and --icc keep".into()));
         }
-        let fields: Vec<String> = self.fields.split_whitespace().map(str::to_owned).collect();
-        if fields.is_empty() {
-            bail!(Usage("--fields names no field".into()));
+        if self.fields.is_empty() {
+            bail!(Usage("--fields is empty".into()));
         }
-        Ok(Work { options, fields, blur: self.blur.clone(), exif: self.exif, memory })
+        Ok(SampleResizer { options, fields: self.fields.to_vec(), blur: self.blur.clone(), exif: self.exif, memory })
     }
 
-    fn wanted_size(&self) -> Result<Size> {
+    fn target_size(&self) -> Result<PixelSize> {
         match (self.mode, self.size) {
-            (Mode::No, None) => Ok(Size::new(1, 1)),
-            (Mode::No, Some(_)) => bail!(Usage("-m no keeps the size: leave out -s".into())),
-            (_, None) => bail!(Usage("no size: give -s N or -s WxH, or keep sizes with -m no".into())),
+            (ResizeMode::No, None) => Ok(PixelSize::new(1, 1)),
+            (ResizeMode::No, Some(_)) => bail!(Usage("-m no keeps the size; remove -s".into())),
+            (_, None) => bail!(Usage("missing size; give -s N or -s WxH, or keep sizes with -m no".into())),
             (_, Some(size)) => Ok(size),
         }
     }
 
-    fn wanted_format(&self) -> Option<Format> {
+    fn target_format(&self) -> Option<TargetFormat> {
         match self.format {
-            Wanted::Jpg => Some(Format::Jpg),
-            Wanted::Png => Some(Format::Png),
-            Wanted::Webp => Some(Format::Webp),
-            Wanted::Keep => None,
+            FormatChoice::Jpg => Some(TargetFormat::Jpg),
+            FormatChoice::Png => Some(TargetFormat::Png),
+            FormatChoice::Webp => Some(TargetFormat::Webp),
+            FormatChoice::Keep => None,
         }
     }
 
-    fn wanted_quality(&self) -> Result<Quality> {
-        let writes_jpg = matches!(self.format, Wanted::Jpg | Wanted::Keep);
+    fn encoder_quality(&self) -> Result<Quality> {
+        let writes_jpg = matches!(self.format, FormatChoice::Jpg | FormatChoice::Keep);
         if !writes_jpg && (self.progressive || self.subsampling.is_some()) {
-            bail!(Usage("--progressive and --subsampling are for jpg: use --format jpg or keep".into()));
+            bail!(Usage("--progressive and --subsampling apply to jpg only; use --format jpg or keep".into()));
         }
-        let png = self.quality.filter(|_| self.format == Wanted::Png);
+        let png = self.quality.filter(|_| self.format == FormatChoice::Png);
         if png.is_some_and(|effort| effort > 9) {
-            bail!(Usage("--quality is 0 to 9 for png".into()));
+            bail!(Usage("--quality must be 0 to 9 for png".into()));
         }
         let quality = self.quality.unwrap_or(95);
         let subsampling = self.subsampling.unwrap_or(Subsampling::Half);
-        let jpeg = Settings { quality, subsampling, progressive: self.progressive };
+        let jpeg = JpegSettings { quality, subsampling, progressive: self.progressive };
         Ok(Quality { jpeg, webp: quality, png: png.unwrap_or(3) })
     }
 }
 
-fn parse_size(text: &str) -> Result<Size, String> {
+fn parse_size(text: &str) -> Result<PixelSize, String> {
     let (width, height) = text.split_once(['x', 'X']).unwrap_or((text, text));
     let side = |text: &str| text.parse().ok().filter(|side| (1..=65_500).contains(side));
     match (side(width), side(height)) {
-        (Some(width), Some(height)) => Ok(Size::new(width, height)),
-        _ => Err("not a size (write 256 or 640x480, up to 65500)".into()),
+        (Some(width), Some(height)) => Ok(PixelSize::new(width, height)),
+        _ => Err("invalid size (write 256 or 640x480, up to 65500)".into()),
     }
 }
 
 fn parse_color(text: &str) -> Result<[u8; 3], String> {
-    let wrong = || "not a colour (write white, black, gray or #rrggbb)".to_owned();
+    let invalid = || "invalid colour (write white, black, gray or #rrggbb)".to_owned();
     let rgb = match text {
         "white" => 0xff_ff_ff,
         "black" => 0,
         "gray" => 0x80_80_80,
         _ => {
-            let digits = text.strip_prefix('#').filter(|digits| digits.len() == 6).ok_or_else(wrong)?;
-            // from_str_radix takes a sign for a digit.
+            let digits = text.strip_prefix('#').filter(|digits| digits.len() == 6).ok_or_else(invalid)?;
+            // from_str_radix would accept a sign.
             if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-                return Err(wrong());
+                return Err(invalid());
             }
-            u32::from_str_radix(digits, 16).map_err(|_| wrong())?
+            u32::from_str_radix(digits, 16).map_err(|_| invalid())?
         }
     };
     let [_, red, green, blue] = rgb.to_be_bytes();
@@ -310,8 +311,8 @@ mod tests {
 
     #[test]
     fn sizes_are_one_number_or_two() {
-        assert_eq!(parse_size("256"), Ok(Size::new(256, 256)));
-        assert_eq!(parse_size("640x480"), Ok(Size::new(640, 480)));
+        assert_eq!(parse_size("256"), Ok(PixelSize::new(256, 256)));
+        assert_eq!(parse_size("640x480"), Ok(PixelSize::new(640, 480)));
         for wrong in ["0", "x", "256x", "-1", "70000", "1x2x3"] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }

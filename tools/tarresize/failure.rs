@@ -1,10 +1,10 @@
-//! Why an image was left out: one stable code each, and a sentence for people.
+//! Why an image failed: a stable code for reports and a sentence for people.
 
 use std::fmt;
 
-/// The reason codes that reports and summaries name.
+/// The reason codes in reports and summaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
+pub enum ImageFailureCode {
     Decode,
     Truncated,
     TooSmall,
@@ -18,47 +18,47 @@ pub enum Code {
     Boxes,
 }
 
-impl Code {
-    /// The word that stands in reports.
+impl ImageFailureCode {
+    /// The code as reports write it.
     pub fn name(self) -> &'static str {
         match self {
-            Code::Decode => "decode",
-            Code::Truncated => "truncated",
-            Code::TooSmall => "too_small",
-            Code::TooLargeArea => "too_large_area",
-            Code::Aspect => "aspect",
-            Code::Animated => "animated",
-            Code::Unsupported => "unsupported",
-            Code::Bomb => "bomb",
-            Code::Memory => "memory",
-            Code::NoImage => "no_image",
-            Code::Boxes => "boxes",
+            ImageFailureCode::Decode => "decode",
+            ImageFailureCode::Truncated => "truncated",
+            ImageFailureCode::TooSmall => "too_small",
+            ImageFailureCode::TooLargeArea => "too_large_area",
+            ImageFailureCode::Aspect => "aspect",
+            ImageFailureCode::Animated => "animated",
+            ImageFailureCode::Unsupported => "unsupported",
+            ImageFailureCode::Bomb => "bomb",
+            ImageFailureCode::Memory => "memory",
+            ImageFailureCode::NoImage => "no_image",
+            ImageFailureCode::Boxes => "boxes",
         }
     }
 }
 
-/// An image that could not or should not be processed.
+/// An image that cannot be processed, or that a filter rejects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    pub code: Code,
+pub struct ImageFailure {
+    pub code: ImageFailureCode,
     pub detail: String,
 }
 
-impl Failure {
-    pub fn new(code: Code, detail: impl fmt::Display) -> Self {
+impl ImageFailure {
+    pub fn new(code: ImageFailureCode, detail: impl fmt::Display) -> Self {
         Self { code, detail: detail.to_string() }
     }
 
     pub fn decode(detail: impl fmt::Display) -> Self {
-        Self::new(Code::Decode, detail)
+        Self::new(ImageFailureCode::Decode, detail)
     }
 
     pub fn truncated(detail: impl fmt::Display) -> Self {
-        Self::new(Code::Truncated, detail)
+        Self::new(ImageFailureCode::Truncated, detail)
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ImageFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code.name(), self.detail)
     }

@@ -1,26 +1,26 @@
-//! A line of the report: what became of one image.
+//! The rows of `--report`: one per image.
 
 use serde_json::{Value, json};
-use tarpipe::report::Column;
+use tarpipe::report::ReportColumn;
 
-use crate::fields::Image;
+use crate::tarresize::sample_resizer::ImageResult;
 
-pub const COLUMNS: &[Column] = &[
-    Column::Text("key"),
-    Column::Text("field"),
-    Column::Text("status"),
-    Column::Text("code"),
-    Column::Text("error_message"),
-    Column::Number("width"),
-    Column::Number("height"),
-    Column::Number("original_width"),
-    Column::Number("original_height"),
-    Column::Text("format"),
-    Column::Number("bytes"),
+pub const COLUMNS: &[ReportColumn] = &[
+    ReportColumn::Text("key"),
+    ReportColumn::Text("field"),
+    ReportColumn::Text("status"),
+    ReportColumn::Text("code"),
+    ReportColumn::Text("error_message"),
+    ReportColumn::Number("width"),
+    ReportColumn::Number("height"),
+    ReportColumn::Number("original_width"),
+    ReportColumn::Number("original_height"),
+    ReportColumn::Text("format"),
+    ReportColumn::Number("bytes"),
 ];
 
-/// The values of one image of the sample `key`, in the order of the columns.
-pub fn row(key: &str, image: &Image) -> Vec<Value> {
+/// The report row of one image of the sample `key`, in the order of [`COLUMNS`].
+pub fn row(key: &str, image: &ImageResult) -> Vec<Value> {
     let mut row = vec![json!(key), json!(image.field)];
     row.extend(match &image.result {
         Ok(done) => [

@@ -1,15 +1,15 @@
-//! The flags, and which view of the samples they ask for.
+//! The command line: every flag, and which view of the samples the flags select.
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use tarpipe::cli::{self, Held, Input, Parallel, Talk, Usage};
+use tarpipe::cli::{self, InputFlags, ParallelFlags, SampleLimit, Usage, Verbosity};
 use tarpipe::sample::select::Select;
 use tarpipe::value::size;
 use tarpipe::value::slice::Slice;
 
-use crate::columns::{Column, Columns};
-use crate::preview::Protocol;
-use crate::rows::Format;
+use crate::tarshow::columns::{FieldColumn, FieldColumns};
+use crate::tarshow::preview::Protocol;
+use crate::tarshow::text::rows::RowFormat;
 
 /// Show samples as text, tables, files, pictures or an HTML page
 ///
@@ -60,7 +60,7 @@ pub struct Args {
 
     /// Write the bytes of FIELD from the first sample that has it
     #[arg(long, value_name = "FIELD", group = "view")]
-    pub first: Option<Column>,
+    pub first: Option<FieldColumn>,
 
     /// Write the fields as files into DIR
     ///
@@ -90,10 +90,10 @@ pub struct Args {
 
     /// Select fields, and values inside JSON fields: 'cls json.url json.size.0'
     ///
-    /// A list separated by blanks. NEW=OLD;OLDER takes the first that exists. __key__ is the first
+    /// A list, separated by commas or blanks. NEW=OLD;OLDER takes the first that exists. __key__ is the first
     /// column of a table unless it is listed; __source__ is the stream.
     #[arg(short, long, value_name = "FIELDS", conflicts_with_all = ["keys", "count", "first", "pictures"])]
-    pub fields: Option<Columns>,
+    pub fields: Option<FieldColumns>,
 
     /// Show only the samples for which a CEL expression holds
     ///
@@ -136,7 +136,7 @@ pub struct Args {
 
     /// Draw this field, such as 'jpg;png' [default: the first image]
     #[arg(long, value_name = "FIELD", requires = "pictures")]
-    pub image: Option<Column>,
+    pub image: Option<FieldColumn>,
 
     /// Show this field or JSON value as the caption of a picture
     #[arg(
@@ -145,7 +145,7 @@ pub struct Args {
         default_value = "txt;caption;text;json.caption;json.text",
         requires = "pictures"
     )]
-    pub caption: Column,
+    pub caption: FieldColumn,
 
     /// Include the failure codes and speeds of a report by fetch or tarresize in the page
     #[arg(long, value_name = "FILE", requires = "html")]
@@ -158,13 +158,13 @@ pub struct Args {
     pub output: String,
 
     #[command(flatten)]
-    pub held: Held,
+    pub held: SampleLimit,
     #[command(flatten)]
-    pub input: Input,
+    pub input: InputFlags,
     #[command(flatten)]
-    pub parallel: Parallel,
+    pub parallel: ParallelFlags,
     #[command(flatten)]
-    pub talk: Talk,
+    pub talk: Verbosity,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -184,15 +184,15 @@ const EXAMPLES: &str = "Examples:
   # The first large picture, as a file
   tarshow --first 'jpg;png' --select 'json.width > 2000' train-000.tar > large.jpg";
 
-/// What is made of the samples.
+/// How to show the samples.
 pub enum View<'a> {
     Blocks,
     Lines,
     Keys,
     Count,
-    Rows(Format),
+    Rows(RowFormat),
     Parquet(&'a str),
-    First(&'a Column),
+    First(&'a FieldColumn),
     Extract(&'a str),
     Sheet(&'a str),
     Preview(Protocol),
@@ -200,10 +200,10 @@ pub enum View<'a> {
 }
 
 impl Args {
-    /// The one view that was asked for.
+    /// The view that the flags select.
     pub fn view(&self) -> Result<View<'_>> {
         if self.random && self.html.is_some() {
-            bail!(Usage("--html chooses at random already: leave --random out".into()));
+            bail!(Usage("--html always chooses at random; remove --random".into()));
         }
         Ok(if self.list {
             View::Lines
@@ -218,9 +218,13 @@ impl Args {
         })
     }
 
-    fn row_format(&self) -> Option<Format> {
-        let formats =
-            [(self.json, Format::Json), (self.yaml, Format::Yaml), (self.csv, Format::Csv), (self.tsv, Format::Tsv)];
+    fn row_format(&self) -> Option<RowFormat> {
+        let formats = [
+            (self.json, RowFormat::Json),
+            (self.yaml, RowFormat::Yaml),
+            (self.csv, RowFormat::Csv),
+            (self.tsv, RowFormat::Tsv),
+        ];
         formats.into_iter().find_map(|(asked, format)| asked.then_some(format))
     }
 

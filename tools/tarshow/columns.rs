@@ -1,4 +1,4 @@
-//! Columns: fields of a sample, and values inside its JSON fields, by name.
+//! Columns: fields of a sample and values inside its JSON fields, by name.
 
 use std::cell::OnceCell;
 use std::str::FromStr;
@@ -7,134 +7,137 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 use tarpipe::sample::{Member, Sample};
 use tarpipe::table::Datum;
+use tarpipe::value::list;
 
-/// Fields that hold a whole number, as WebDataset decodes them.
-const NUMBERS: [&str; 4] = ["cls", "index", "inx", "id"];
+/// Fields that contain an integer, as WebDataset decodes them.
+const NUMBER_FIELDS: [&str; 4] = ["cls", "index", "inx", "id"];
 
-/// `NEW=OLD;OLDER`: the first of some places that a sample has, under a name.
+/// One column, written `NEW=OLD;OLDER`: its name, and the fields or JSON values to try in order.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub struct FieldColumn {
     pub name: String,
-    places: Vec<String>,
+    candidates: Vec<String>,
 }
 
-impl FromStr for Column {
+impl FromStr for FieldColumn {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (name, places) = text.split_once('=').unwrap_or_else(|| (text.split(';').next().unwrap_or(text), text));
-        let places: Vec<String> = places.split(';').map(str::to_owned).collect();
-        if name.is_empty() || places.iter().any(String::is_empty) || text.contains(char::is_whitespace) {
-            bail!("'{text}' is no field (write cls, json.width or new=old;older)");
+        let (name, candidates) = text.split_once('=').unwrap_or_else(|| (text.split(';').next().unwrap_or(text), text));
+        let candidates: Vec<String> = candidates.split(';').map(str::to_owned).collect();
+        if name.is_empty() || candidates.iter().any(String::is_empty) || text.contains(char::is_whitespace) {
+            bail!("invalid field '{text}' (write cls, json.width or new=old;older)");
         }
-        Ok(Column { name: name.to_owned(), places })
+        Ok(FieldColumn { name: name.to_owned(), candidates })
     }
 }
 
-/// A list of columns, separated by spaces.
+/// A list of columns.
 #[derive(Clone, Debug)]
-pub struct Columns(pub Vec<Column>);
+pub struct FieldColumns(pub Vec<FieldColumn>);
 
-impl FromStr for Columns {
+impl FromStr for FieldColumns {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let columns: Vec<Column> = text.split_whitespace().map(str::parse).collect::<Result<_>>()?;
+        let columns: Vec<FieldColumn> = list::items(text).map(str::parse).collect::<Result<_>>()?;
         if columns.is_empty() {
-            bail!("names no field");
+            bail!("empty list of fields");
         }
         for (at, column) in columns.iter().enumerate() {
             if columns[..at].iter().any(|other| other.name == column.name) {
-                bail!("names {} twice (write NEW=OLD for one of them)", column.name);
+                bail!("duplicate column {} (rename one with NEW=OLD)", column.name);
             }
         }
-        Ok(Columns(columns))
+        Ok(FieldColumns(columns))
     }
 }
 
-impl Columns {
-    /// The same with the key as first column, unless it is there.
+impl FieldColumns {
+    /// The same columns with the key first, unless it is listed.
     pub fn with_key(mut self) -> Self {
         if self.0.iter().all(|column| column.name != "__key__") {
-            self.0.insert(0, Column { name: "__key__".into(), places: vec!["__key__".into()] });
+            self.0.insert(0, FieldColumn { name: "__key__".into(), candidates: vec!["__key__".into()] });
         }
         self
     }
 
-    /// Names, in order.
+    /// The names, in order.
     pub fn names(&self) -> Vec<String> {
         self.0.iter().map(|column| column.name.clone()).collect()
     }
 }
 
-/// What a column finds in a sample.
-pub enum Found<'a> {
+/// The value of a column in a sample.
+pub enum FoundValue<'a> {
     /// A whole field.
     Field(&'a Member),
     /// A value inside a JSON field, the key or the source.
     Value(Value),
 }
 
-/// A sample whose JSON fields are parsed once, when somebody looks into them.
-pub struct View<'a> {
+/// Looks up columns in a sample. Each JSON field is parsed at most once, on first use.
+pub struct SampleValues<'a> {
     sample: &'a Sample,
     parsed: Vec<OnceCell<Option<Value>>>,
 }
 
-/// The reason code of a sample whose JSON cannot be read.
+/// The reason code of a sample with invalid JSON.
 pub const BAD_JSON: &str = "json";
 
-impl<'a> View<'a> {
+impl<'a> SampleValues<'a> {
     pub fn new(sample: &'a Sample) -> Self {
-        View { sample, parsed: sample.members.iter().map(|_| OnceCell::new()).collect() }
+        SampleValues { sample, parsed: sample.members.iter().map(|_| OnceCell::new()).collect() }
     }
 
-    /// What stands in the first place of the column that the sample has.
-    pub fn find(&self, column: &Column) -> Result<Option<Found<'a>>, &'static str> {
-        for place in &column.places {
-            if let Some(found) = self.look(place)? {
+    /// The first candidate of the column that the sample has.
+    pub fn find(&self, column: &FieldColumn) -> Result<Option<FoundValue<'a>>, &'static str> {
+        for candidate in &column.candidates {
+            if let Some(found) = self.look_up(candidate)? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    /// What the column finds, as a cell of a table.
-    pub fn datum(&self, column: &Column) -> Result<Datum, &'static str> {
+    /// The value of the column as a table cell.
+    pub fn datum(&self, column: &FieldColumn) -> Result<Datum, &'static str> {
         match self.find(column)? {
             None => Ok(Datum::Json(Value::Null)),
-            Some(Found::Value(value)) => Ok(Datum::Json(value)),
-            Some(Found::Field(member)) => self.whole(member),
+            Some(FoundValue::Value(value)) => Ok(Datum::Json(value)),
+            Some(FoundValue::Field(member)) => self.whole(member),
         }
     }
 
-    /// A field as a value: JSON parsed, classes as numbers, text as text, bytes as they are.
+    /// The value of a whole field: JSON parsed, classes as numbers, text as text, everything else as bytes.
     pub fn whole(&self, member: &Member) -> Result<Datum, &'static str> {
         if is_json(&member.field) {
             return self.parse(member).cloned().map(Datum::Json).ok_or(BAD_JSON);
         }
         let Ok(text) = std::str::from_utf8(&member.data) else { return Ok(Datum::Bytes(member.data.clone())) };
-        let number = NUMBERS.contains(&member.field.as_str()).then(|| text.trim().parse::<i64>().ok()).flatten();
-        // Only a number that prints back as it stands: 007 keeps its zeros.
+        let number = NUMBER_FIELDS.contains(&member.field.as_str()).then(|| text.trim().parse::<i64>().ok()).flatten();
+        // Only if it prints back unchanged: 007 stays text.
         let number = number.filter(|number| number.to_string() == text.trim());
         Ok(Datum::Json(number.map_or_else(|| Value::from(text), Value::from)))
     }
 
-    fn look(&self, place: &str) -> Result<Option<Found<'a>>, &'static str> {
-        match place {
-            "__key__" => return Ok(Some(Found::Value(self.sample.key.as_str().into()))),
-            "__source__" => return Ok(Some(Found::Value(self.sample.source.as_ref().into()))),
+    fn look_up(&self, candidate: &str) -> Result<Option<FoundValue<'a>>, &'static str> {
+        match candidate {
+            "__key__" => return Ok(Some(FoundValue::Value(self.sample.key.as_str().into()))),
+            "__source__" => return Ok(Some(FoundValue::Value(self.sample.source.as_ref().into()))),
             _ => {}
         }
-        if let Some(member) = self.sample.get(place) {
-            return Ok(Some(Found::Field(member)));
+        if let Some(member) = self.sample.get(candidate) {
+            return Ok(Some(FoundValue::Field(member)));
         }
         // meta.json.width: the longest field that exists, then a path inside it.
-        let dots = place.char_indices().rev().filter(|(_, c)| *c == '.').map(|(at, _)| at);
+        let dots = candidate.char_indices().rev().filter(|(_, c)| *c == '.').map(|(at, _)| at);
         for at in dots {
-            let Some(member) = self.sample.get(&place[..at]).filter(|member| is_json(&member.field)) else { continue };
+            let Some(member) = self.sample.get(&candidate[..at]).filter(|member| is_json(&member.field)) else {
+                continue;
+            };
             let value = self.parse(member).ok_or(BAD_JSON)?;
-            return Ok(descend(value, &place[at + 1..]).cloned().map(Found::Value));
+            return Ok(value_at(value, &candidate[at + 1..]).cloned().map(FoundValue::Value));
         }
         Ok(None)
     }
@@ -145,20 +148,20 @@ impl<'a> View<'a> {
     }
 }
 
-/// Whether a field holds JSON, by its name.
+/// Whether a field is JSON, by its name.
 pub fn is_json(field: &str) -> bool {
     field == "json" || field.ends_with(".json")
 }
 
-/// Follows names and positions, separated by dots.
-fn descend<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
+/// Follows a path of names and indices, separated by dots.
+fn value_at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').try_fold(value, |value, step| match value {
         Value::Array(items) => items.get(step.parse::<usize>().ok()?),
         _ => value.get(step),
     })
 }
 
-/// A value as a line for people.
+/// A value as plain text.
 pub fn text_of(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -188,7 +191,7 @@ mod tests {
 
     fn cell(column: &str) -> Result<String, &'static str> {
         let sample = sample();
-        View::new(&sample).datum(&column.parse().unwrap()).map(|datum| match datum {
+        SampleValues::new(&sample).datum(&column.parse().unwrap()).map(|datum| match datum {
             Datum::Json(value) => value.to_string(),
             Datum::Bytes(bytes) => format!("{bytes:?}"),
         })
@@ -210,7 +213,7 @@ mod tests {
     #[test]
     fn mistakes_are_refused() {
         for bad in ["", "a a", "=x", "a=", "a;;b"] {
-            assert!(bad.parse::<Columns>().is_err(), "{bad}");
+            assert!(bad.parse::<FieldColumns>().is_err(), "{bad}");
         }
     }
 }

@@ -1,6 +1,5 @@
-//! Samples as files in a folder. Names come from strangers: every folder on the way is opened from
-//! the one above it, no link is followed, nothing is replaced unasked, and a file is whole or not
-//! there.
+//! Extracts samples as files into a folder. Names in archives are untrusted: every subfolder is opened relative to its
+//! parent, no link is followed, nothing is replaced unless asked, and a file appears only when it is complete.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -16,22 +15,22 @@ use tarpipe::sample::member_name;
 use tarpipe::sink::Temporary;
 use tarpipe::tally::Tally;
 
-use crate::args::Args;
-use crate::columns::{Columns, Found, View, text_of};
-use crate::flow::{Taken, tell};
+use crate::tarshow::args::Args;
+use crate::tarshow::columns::{FieldColumns, FoundValue, SampleValues, text_of};
+use crate::tarshow::samples::{SelectedSamples, explain_failure};
 
-const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const OPEN_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Files written but not yet synced and named: one sync serves them all.
-const WAITING_FILES: usize = 256;
-const WAITING_BYTES: u64 = 64 << 20;
+/// Files that are written but not yet synced and renamed; one sync serves them all.
+const PENDING_FILES: usize = 256;
+const PENDING_BYTES: u64 = 64 << 20;
 
 /// Writes the fields of every sample as files below `folder`.
 pub fn extract(args: &Args, folder: &str) -> Result<Tally> {
-    let taken = Taken::open(args)?;
-    let tally = taken.tally();
-    let mut tree = Tree::open(folder, args.force)?;
-    for sample in taken {
+    let samples = SelectedSamples::open(args)?;
+    let tally = samples.tally();
+    let mut tree = OutputTree::open(folder, args.force)?;
+    for sample in samples {
         let sample = sample?;
         let written = match files(&sample, args.fields.as_ref()) {
             Ok(files) => tree.write(&sample, &files).with_context(|| folder.to_owned())?,
@@ -40,35 +39,35 @@ pub fn extract(args: &Args, folder: &str) -> Result<Tally> {
         match written {
             Ok(()) => tally.add(|tally| tally.done()),
             Err(code) => {
-                tell(&sample, code);
+                explain_failure(&sample, code);
                 tally.add(|tally| tally.fail(code));
             }
         }
     }
-    tree.settle().with_context(|| folder.to_owned())?;
+    tree.publish_pending().with_context(|| folder.to_owned())?;
     Ok(tally.take())
 }
 
-/// A file's name below the folder, and its bytes.
-type File = (String, Vec<u8>);
+/// A file name below the folder, and its content.
+type NamedFile = (String, Vec<u8>);
 
-fn files(sample: &Sample, columns: Option<&Columns>) -> Result<Vec<File>, &'static str> {
-    // Two names for one file would be taken for two files.
+fn files(sample: &Sample, columns: Option<&FieldColumns>) -> Result<Vec<NamedFile>, &'static str> {
+    // Normalise the key: two spellings of one path would pass for two files.
     let key: Vec<&str> = sample.key.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
     let path = |field: &str| format!("{}.{field}", key.join("/"));
     let Some(columns) = columns else {
         return Ok(sample.members.iter().map(|member| (path(&member.field), member.data.clone())).collect());
     };
-    let view = View::new(sample);
+    let values = SampleValues::new(sample);
     let mut files = Vec::new();
     for column in &columns.0 {
-        let data = match view.find(column)? {
+        let data = match values.find(column)? {
             None => continue,
-            Some(Found::Field(member)) => member.data.clone(),
-            Some(Found::Value(value)) => text_of(&value).into_bytes(),
+            Some(FoundValue::Field(member)) => member.data.clone(),
+            Some(FoundValue::Value(value)) => text_of(&value).into_bytes(),
         };
         let path = path(&column.name);
-        // The name of a column is the user's, but must not lead elsewhere either.
+        // The user chose the column name, but it must not leave the folder either.
         if member_name::split(path.as_bytes()).is_err() || column.name.contains('/') {
             return Err("name_field");
         }
@@ -77,100 +76,100 @@ fn files(sample: &Sample, columns: Option<&Columns>) -> Result<Vec<File>, &'stat
     if files.is_empty() { Err("no_field") } else { Ok(files) }
 }
 
-/// The folder that is filled.
-struct Tree {
+/// The folder to fill.
+struct OutputTree {
     root: Rc<OwnedFd>,
     path: PathBuf,
     force: bool,
-    waiting: Vec<Waiting>,
-    waiting_names: BTreeSet<String>,
-    waiting_bytes: u64,
-    /// The last folder that was opened: samples come in runs.
+    pending: Vec<PendingFile>,
+    pending_names: BTreeSet<String>,
+    pending_bytes: u64,
+    /// The last folder opened; consecutive samples often share it.
     last: (String, Rc<OwnedFd>),
 }
 
-/// A file under a temporary name.
-struct Waiting {
+/// A complete file under a temporary name.
+struct PendingFile {
     file: Temporary,
     folder: Rc<OwnedFd>,
     name: String,
 }
 
-/// An error of the output, or the reason code of a sample that cannot be written.
-type Written = Result<Result<(), &'static str>>;
+/// The outer error ends the run; the inner one is the reason code of a failed sample.
+type WriteResult = Result<Result<(), &'static str>>;
 
-impl Tree {
-    /// Opens the folder, which is made where it is missing. It alone may be a link.
+impl OutputTree {
+    /// Opens the folder, or creates it. Only the folder itself may be a link.
     fn open(folder: &str, force: bool) -> Result<Self> {
         let path = PathBuf::from(folder);
         std::fs::create_dir_all(&path).with_context(|| folder.to_owned())?;
-        let flags = OPEN.difference(OFlags::NOFOLLOW);
+        let flags = OPEN_FOLDER.difference(OFlags::NOFOLLOW);
         let root = Rc::new(rustix::fs::open(&path, flags, Mode::empty()).with_context(|| folder.to_owned())?);
         let last = (String::new(), Rc::clone(&root));
-        let (waiting, waiting_names) = (Vec::new(), BTreeSet::new());
-        Ok(Tree { root, path, force, waiting, waiting_names, waiting_bytes: 0, last })
+        let (pending, pending_names) = (Vec::new(), BTreeSet::new());
+        Ok(OutputTree { root, path, force, pending, pending_names, pending_bytes: 0, last })
     }
 
-    /// Writes a sample's files, all or none of them.
-    fn write(&mut self, sample: &Sample, files: &[File]) -> Written {
-        // What waits is not there yet, and would be missed: a name that comes back, a file where a
-        // folder should be.
-        if files.iter().any(|(path, _)| ways(path).any(|way| self.waiting_names.contains(way))) {
-            self.settle()?;
+    /// Writes all files of a sample, or none of them.
+    fn write(&mut self, sample: &Sample, files: &[NamedFile]) -> WriteResult {
+        // Pending files do not exist yet. If one has a name in these paths, publish it first, so that the check below
+        // sees it.
+        if files.iter().any(|(path, _)| prefixes(path).any(|prefix| self.pending_names.contains(prefix))) {
+            self.publish_pending()?;
         }
-        let mut places = Vec::new();
+        let mut targets = Vec::new();
         for (path, _) in files {
             let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-            match self.folder(folder).and_then(|folder| self.is_free(folder.as_fd(), name).map(|()| folder)) {
-                Ok(folder) => places.push((folder, name)),
-                Err(err) => return refuse(err),
+            match self.folder(folder).and_then(|folder| self.check_free(folder.as_fd(), name).map(|()| folder)) {
+                Ok(folder) => targets.push((folder, name)),
+                Err(err) => return as_reason_code(err),
             }
         }
-        for ((path, data), (folder, name)) in files.iter().zip(places) {
-            if self.waiting.len() >= WAITING_FILES {
-                self.settle()?; // a sample of very many files: descriptors are few
+        for ((path, data), (folder, name)) in files.iter().zip(targets) {
+            if self.pending.len() >= PENDING_FILES {
+                self.publish_pending()?; // one sample with very many files must not exhaust file descriptors
             }
             let mut file = Temporary::create_in(&self.path)?;
             file.write_all(data)?;
-            stamp(&file, sample.mtime);
-            self.waiting.push(Waiting { file, folder, name: name.to_owned() });
-            self.waiting_names.insert(path.clone());
-            self.waiting_bytes += data.len() as u64;
+            set_mtime(&file, sample.mtime);
+            self.pending.push(PendingFile { file, folder, name: name.to_owned() });
+            self.pending_names.insert(path.clone());
+            self.pending_bytes += data.len() as u64;
         }
-        if self.waiting.len() >= WAITING_FILES || self.waiting_bytes >= WAITING_BYTES {
-            self.settle()?;
+        if self.pending.len() >= PENDING_FILES || self.pending_bytes >= PENDING_BYTES {
+            self.publish_pending()?;
         }
         Ok(Ok(()))
     }
 
-    /// Syncs what waits and gives it its names.
-    fn settle(&mut self) -> Result<()> {
-        if !self.waiting.is_empty() {
+    /// Syncs pending files and gives them their names.
+    fn publish_pending(&mut self) -> Result<()> {
+        if !self.pending.is_empty() {
             rustix::fs::syncfs(&self.root)?;
         }
-        for Waiting { file, folder, name } in self.waiting.drain(..) {
-            // What came into the way since it was looked for is somebody else's doing.
+        for PendingFile { file, folder, name } in self.pending.drain(..) {
+            // A conflict now means that another process has created the file, which is an error.
             file.place(folder.as_fd(), &name, self.force).with_context(|| name.clone())?;
         }
-        self.waiting_names.clear();
-        self.waiting_bytes = 0;
+        self.pending_names.clear();
+        self.pending_bytes = 0;
         Ok(())
     }
 
-    /// Opens a folder below the root, making what is missing.
+    /// Opens a folder below the root; creates missing ones.
     fn folder(&mut self, path: &str) -> Result<Rc<OwnedFd>, Errno> {
         if self.last.0 != path {
             let mut folder = Rc::clone(&self.root);
             for name in path.split('/').filter(|name| !name.is_empty()) {
-                folder = Rc::new(enter(folder.as_fd(), name)?);
+                folder = Rc::new(open_or_create(folder.as_fd(), name)?);
             }
             self.last = (path.to_owned(), folder);
         }
         Ok(Rc::clone(&self.last.1))
     }
 
-    /// Whether the name can be given. Where files may be replaced, folders may not.
-    fn is_free(&self, folder: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+    /// Checks that a file can get this name. With --force files may be replaced, but folders may not.
+    fn check_free(&self, folder: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
         match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(()),
             Err(err) => Err(err),
@@ -181,20 +180,20 @@ impl Tree {
     }
 }
 
-/// A path, and every folder on the way to it.
-fn ways(path: &str) -> impl Iterator<Item = &str> {
+/// All parent folders of a path, and the path itself.
+fn prefixes(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').map(|(at, _)| &path[..at]).chain([path])
 }
 
-fn enter(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+fn open_or_create(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
     match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
-        Ok(()) | Err(Errno::EXIST) => rustix::fs::openat(parent, name, OPEN, Mode::empty()),
+        Ok(()) | Err(Errno::EXIST) => rustix::fs::openat(parent, name, OPEN_FOLDER, Mode::empty()),
         Err(err) => Err(err),
     }
 }
 
-/// What belongs to one sample costs that sample; anything else, such as a full disk, ends the run.
-fn refuse(err: Errno) -> Written {
+/// Errors that concern a single sample become its reason code; others, such as a full disk, end the run.
+fn as_reason_code(err: Errno) -> WriteResult {
     match err {
         Errno::EXIST => Ok(Err("exists")),
         Errno::LOOP | Errno::NOTDIR | Errno::ISDIR => Ok(Err("in_the_way")),
@@ -203,8 +202,8 @@ fn refuse(err: Errno) -> Written {
     }
 }
 
-/// Gives the file its sample's time. Where that fails it has the present one.
-fn stamp(file: &Temporary, mtime: u64) {
+/// Sets the modification time of the sample; on failure the file keeps the current time.
+fn set_mtime(file: &Temporary, mtime: u64) {
     let Ok(tv_sec) = mtime.try_into() else { return };
     let keep = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     let times = Timestamps { last_access: keep, last_modification: Timespec { tv_sec, tv_nsec: 0 } };

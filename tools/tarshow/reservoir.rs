@@ -1,24 +1,24 @@
-//! A random choice of N from a stream of unknown length: each of its items is as likely as any.
+//! Reservoir sampling: a uniform random choice of N items from a stream of unknown length.
 
 use tarpipe::random::Random;
 
-/// Says for each item of a stream which of N places it takes, if any.
+/// Decides for each item of a stream which of N slots it takes, if any.
 pub struct Reservoir {
-    places: usize,
+    slots: usize,
     seen: usize,
     random: Random,
 }
 
 impl Reservoir {
-    pub fn new(places: usize, seed: u64) -> Self {
-        Reservoir { places, seen: 0, random: Random::new(seed) }
+    pub fn new(slots: usize, seed: u64) -> Self {
+        Reservoir { slots, seen: 0, random: Random::new(seed) }
     }
 
-    /// The place of the next item; who had it before is out.
-    pub fn place(&mut self) -> Option<usize> {
+    /// The slot of the next item; it replaces the item that had the slot before.
+    pub fn next_slot(&mut self) -> Option<usize> {
         self.seen += 1;
-        let place = if self.seen <= self.places { self.seen - 1 } else { self.random.below(self.seen) };
-        (place < self.places).then_some(place)
+        let slot = if self.seen <= self.slots { self.seen - 1 } else { self.random.below(self.seen) };
+        (slot < self.slots).then_some(slot)
     }
 }
 
@@ -31,15 +31,15 @@ mod tests {
         let mut chosen = [0_u32; 20];
         for seed in 0..4000 {
             let mut reservoir = Reservoir::new(5, seed);
-            let mut places = [0; 5];
+            let mut chosen_items = [0; 5];
             for item in 0..20 {
-                if let Some(place) = reservoir.place() {
-                    places[place] = item;
+                if let Some(slot) = reservoir.next_slot() {
+                    chosen_items[slot] = item;
                 }
             }
-            places.iter().for_each(|&item| chosen[item] += 1);
+            chosen_items.iter().for_each(|&item| chosen[item] += 1);
         }
         assert!(chosen.iter().all(|n| (850..1150).contains(n)), "{chosen:?}");
-        assert_eq!(Reservoir::new(0, 1).place(), None);
+        assert_eq!(Reservoir::new(0, 1).next_slot(), None);
     }
 }

@@ -1,10 +1,10 @@
-//! Numbers as bytes that compare as the numbers do.
+//! Encodes numbers as bytes that compare as the numbers do.
 
-/// Integers from here on are not all apart as floats.
+/// From here on, different integers can be the same float.
 const EXACT: f64 = (1_u64 << 53) as f64;
 
-/// Appends a number. None, and nothing appended, when it is none: not a number, infinite.
-pub fn put(out: &mut Vec<u8>, text: &str) -> Option<()> {
+/// Appends a number. None, and nothing appended, if `text` is not a finite number.
+pub fn append(out: &mut Vec<u8>, text: &str) -> Option<()> {
     let text = text.trim();
     let float: f64 = text.parse().ok().filter(|float: &f64| float.is_finite())?;
     let float = if float == 0.0 { 0.0 } else { float }; // -0 is 0
@@ -44,21 +44,21 @@ mod tests {
         ];
         let bytes = ascending.map(|text| {
             let mut out = Vec::new();
-            put(&mut out, text).unwrap();
+            append(&mut out, text).unwrap();
             out
         });
         assert!(bytes.is_sorted_by(|a, b| a < b));
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn text_that_is_not_a_finite_number_is_refused() {
         for text in ["", "cat", "1x", "NaN", "inf", "1e999"] {
             let mut out = Vec::new();
-            assert!(put(&mut out, text).is_none() && out.is_empty(), "{text}");
+            assert!(append(&mut out, text).is_none() && out.is_empty(), "{text}");
         }
         let (mut zero, mut minus) = (Vec::new(), Vec::new());
-        put(&mut zero, " 0\n").unwrap();
-        put(&mut minus, "-0").unwrap();
+        append(&mut zero, " 0\n").unwrap();
+        append(&mut minus, "-0").unwrap();
         assert_eq!(zero, minus);
     }
 }

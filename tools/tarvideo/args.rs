@@ -1,19 +1,23 @@
-//! The flags, and what they mean together.
+//! The command line: every flag, and the checks on how flags combine.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use tarpipe::cli::{Decoding, Held, Input, Output, Parallel, Talk, Usage};
+use tarpipe::cli::{DecodingFlags, InputFlags, OutputFlags, ParallelFlags, SampleLimit, Usage, Verbosity};
 use tarpipe::tally::MaxFailures;
 use tarpipe::value::duration;
+use tarpipe::value::list::List;
 
-use super::choices::{Audio, Codec, Frames, Image, MaxLength, NoMedia, OnError, Precision, Rate, Scale, Size};
-use super::clips::{Clips, Source};
-use super::job::Wanted;
-use super::outputs::{Geometry, Pictures, Sound, Video};
-use super::time;
+use crate::tarvideo::clips::timestamp;
+use crate::tarvideo::clips::{ClipOptions, SpanSource};
+use crate::tarvideo::flag_values::{
+    AudioFormat, EvenSize, FrameRate, FrameSelection, MaxLength, NoMedia, OnMediaError, Precision, Scale, StillFormat,
+    VideoCodec,
+};
+use crate::tarvideo::options::MediaOptions;
+use crate::tarvideo::options::{AudioOptions, FrameGeometry, StillOptions, VideoOptions};
 
 /// Clip, scale, re-time, probe and split the video and audio of samples with ffmpeg
 ///
@@ -41,7 +45,7 @@ pub struct Args {
     /// [{"start": 1.5, "end": 4}], or lines of start and end. Subtitles (vtt, srt) are clips with their text
     /// as txt. --cuts --clip json.cuts makes a clip of each scene.
     #[arg(long, value_name = "FIELD|json.PATH")]
-    clip: Option<Source>,
+    clip: Option<SpanSource>,
 
     /// Precision of the cuts
     ///
@@ -51,7 +55,7 @@ pub struct Args {
     precision: Precision,
 
     /// Skip clips shorter than TIME
-    #[arg(long, value_name = "TIME", value_parser = time::length)]
+    #[arg(long, value_name = "TIME", value_parser = timestamp::length)]
     min_length: Option<f64>,
 
     /// Cut clips longer than TIME into several (all), or keep their beginning (first)
@@ -66,21 +70,21 @@ pub struct Args {
 
     /// Crop to the centre; smaller videos stay as they are
     #[arg(long, value_name = "N|WxH")]
-    crop: Option<Size>,
+    crop: Option<EvenSize>,
 
     /// Pad with black; larger videos stay as they are
     #[arg(long, value_name = "N|WxH")]
-    pad: Option<Size>,
+    pad: Option<EvenSize>,
 
     /// Change the frame rate to N per second, such as 10 or 30000/1001
     #[arg(long, value_name = "N")]
-    fps: Option<Rate>,
+    fps: Option<FrameRate>,
 
     /// Video codec [default: h264, if the video has to be encoded]
     ///
     /// vp9 goes into webm with Opus, the others into mp4 with AAC.
     #[arg(long, value_name = "h264|hevc|vp9|av1")]
-    codec: Option<Codec>,
+    codec: Option<VideoCodec>,
 
     /// Quality of the encoder, lower is better [default: the encoder's own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=63))]
@@ -96,7 +100,7 @@ pub struct Args {
 
     /// Write frames as images: all (fps), N per second, the keyframes or the first
     #[arg(long, value_name = "fps|N|keyframe|first")]
-    frames: Option<Frames>,
+    frames: Option<FrameSelection>,
 
     /// Write a representative image, as KEY.thumbnail.jpg
     ///
@@ -106,11 +110,11 @@ pub struct Args {
 
     /// Image format
     #[arg(long, value_name = "jpg|png", default_value = "jpg")]
-    image: Image,
+    image: StillFormat,
 
     /// Write the audio as a field of its own, if there is any
     #[arg(long, value_name = "mp3|flac|wav|m4a")]
-    audio: Option<Audio>,
+    audio: Option<AudioFormat>,
 
     /// Audio sample rate, such as 16000 [default: unchanged]
     #[arg(long, value_name = "HZ", requires = "audio", value_parser = clap::value_parser!(u32).range(4000..=192_000))]
@@ -138,12 +142,14 @@ pub struct Args {
     allow_damaged: bool,
 
     /// Fields that are media, by extension
+    ///
+    /// A list, separated by commas or blanks.
     #[arg(
         long,
         value_name = "FIELDS",
         default_value = "mp4 webm mkv mov avi m4v mpg mpeg ts flv wmv ogv 3gp gif mp3 flac wav ogg opus m4a aac"
     )]
-    fields: String,
+    fields: List,
 
     /// What to do with a sample without media
     #[arg(long, value_name = "fail|pass", default_value = "fail")]
@@ -163,7 +169,7 @@ pub struct Args {
     /// status failed, tool, code and error_message. Samples that fetch --pass-failed has marked as failed pass
     /// unchanged.
     #[arg(long, value_name = "skip|pass", default_value = "skip")]
-    on_error: OnError,
+    on_error: OnMediaError,
 
     /// Exit with status 3 if more than N samples (or P%) fail [default: if all fail]
     #[arg(long, value_name = "N|P%")]
@@ -178,60 +184,60 @@ pub struct Args {
     pub tmpdir: Option<PathBuf>,
 
     #[command(flatten)]
-    pub held: Held,
+    pub held: SampleLimit,
     #[command(flatten)]
-    pub decoding: Decoding,
+    pub decoding: DecodingFlags,
     #[command(flatten)]
-    pub input: Input,
+    pub input: InputFlags,
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputFlags,
     #[command(flatten)]
-    pub parallel: Parallel,
+    pub parallel: ParallelFlags,
     #[command(flatten)]
-    pub talk: Talk,
+    pub talk: Verbosity,
 }
 
 const EXAMPLES: &str = "Examples:
   # Small, at ten frames per second, with audio for a speech model and ffprobe's output
   tarvideo --scale 360 --fps 10 --audio flac --rate 16000 --channels 1 --probe raw.tar -o small.tar
 
-  # Clips of 2 to 10 seconds at the spans listed in the json, accurate to the frame
+  # ClipOptions of 2 to 10 seconds at the spans listed in the json, accurate to the frame
   tarvideo --clip json.segments --min-length 2 --max-length 10 raw.tar -o clips.tar
 
   # A clip for each subtitle, and one for each scene
   tarvideo --clip vtt raw.tar -o said.tar
   tarvideo --cuts --clip json.cuts --precision keyframe raw.tar -o scenes.tar
 
-  # Two square pictures per second, and no video
-  tarvideo --scale 256 --crop 256 --frames 2 --no-video raw.tar -o pictures.tar";
+  # Two square stills per second, and no video
+  tarvideo --scale 256 --crop 256 --frames 2 --no-video raw.tar -o stills.tar";
 
 impl Args {
-    /// What is done with every sample, once the flags agree with each other.
-    pub fn wanted(&self) -> Result<Wanted> {
+    /// Checks how the flags combine and returns what to do with every sample.
+    pub fn options(&self) -> Result<MediaOptions> {
         let cutting = self.clip.is_some() || self.max_length.is_some();
         self.check(cutting)?;
         let exact = self.precision == Precision::Exact;
         let encode = self.changes_video() || (cutting && exact);
-        let fields: Vec<String> = self.fields.split_whitespace().map(str::to_ascii_lowercase).collect();
-        Ok(Wanted {
-            clips: cutting.then(|| Clips {
+        let fields: Vec<String> = self.fields.iter().map(|field| field.to_ascii_lowercase()).collect();
+        Ok(MediaOptions {
+            clips: cutting.then(|| ClipOptions {
                 source: self.clip.clone(),
                 min_length: self.min_length,
                 max_length: self.max_length,
                 keyframes: self.precision == Precision::Keyframe,
             }),
-            video: Video {
+            video: VideoOptions {
                 encode: encode && !self.no_video,
                 copy: cutting && !encode && !self.no_video,
                 drop: self.no_video,
-                codec: self.codec.unwrap_or(Codec::H264),
+                codec: self.codec.unwrap_or(VideoCodec::H264),
                 crf: self.crf,
                 preset: self.preset.clone(),
             },
-            geometry: Geometry { scale: self.scale, crop: self.crop, pad: self.pad },
+            geometry: FrameGeometry { scale: self.scale, crop: self.crop, pad: self.pad },
             fps: self.fps.clone(),
-            pictures: Pictures { frames: self.frames.clone(), thumbnail: self.thumbnail, format: self.image },
-            sound: self.audio.map(|format| Sound { format, rate: self.rate, channels: self.channels }),
+            stills: StillOptions { frames: self.frames.clone(), thumbnail: self.thumbnail, format: self.image },
+            audio: self.audio.map(|format| AudioOptions { format, rate: self.rate, channels: self.channels }),
             probe: self.probe,
             cuts: self.cuts,
             min_scene: self.min_scene.unwrap_or(0),
@@ -239,7 +245,7 @@ impl Args {
             threads: self.threads,
             fields,
             pass_others: self.no_media == NoMedia::Pass,
-            pass_failed: self.on_error == OnError::Pass,
+            pass_failed: self.on_error == OnMediaError::Pass,
             timeout: self.timeout,
             max_bytes: self.held.max_sample,
         })
@@ -254,27 +260,27 @@ impl Args {
             || self.probe
             || self.cuts.is_some())
         {
-            bail!(Usage("nothing to do: give --clip, --scale, --fps, --frames, --audio, --probe or the like".into()));
+            bail!(Usage("nothing to do; give --clip, --scale, --fps, --frames, --audio, --probe or the like".into()));
         }
         if self.precision != Precision::Exact && !cutting {
-            bail!(Usage("--precision is for clips: give --clip or --max-length".into()));
+            bail!(Usage("--precision applies to clips only; give --clip or --max-length".into()));
         }
         if self.precision != Precision::Exact && self.changes_video() && !self.no_video {
             bail!(Usage(
-                "--scale, --crop, --pad, --fps and --codec encode anew: leave out --precision, or them".into()
+                "--scale, --crop, --pad, --fps and --codec re-encode the video; remove them or --precision".into()
             ));
         }
         if self.min_length.is_some() && !cutting {
-            bail!(Usage("--min-length is for clips: give --clip or --max-length".into()));
+            bail!(Usage("--min-length applies to clips only; give --clip or --max-length".into()));
         }
         if (self.crf.is_some() || self.preset.is_some()) && (self.no_video || !(self.changes_video() || cutting)) {
-            bail!(Usage("--crf and --preset are for video that is encoded: give --codec".into()));
+            bail!(Usage("--crf and --preset apply to encoded video only; give --codec".into()));
         }
         if self.no_video && self.codec.is_some() {
-            bail!(Usage("--no-video leaves nothing to encode: leave out --codec".into()));
+            bail!(Usage("--no-video leaves nothing to encode; remove --codec".into()));
         }
-        if self.preset.is_some() && self.codec == Some(Codec::Vp9) {
-            bail!(Usage("--preset is for h264, hevc and av1".into()));
+        if self.preset.is_some() && self.codec == Some(VideoCodec::Vp9) {
+            bail!(Usage("--preset applies to h264, hevc and av1 only".into()));
         }
         Ok(())
     }
@@ -292,5 +298,5 @@ fn share(text: &str) -> Result<f64, String> {
 
 fn preset(text: &str) -> Result<String, String> {
     let is_plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
-    if is_plain { Ok(text.to_owned()) } else { Err("not a preset (write veryfast)".into()) }
+    if is_plain { Ok(text.to_owned()) } else { Err("invalid preset (write a name such as veryfast)".into()) }
 }

@@ -1,4 +1,5 @@
-//! Spark and Ray: a small Python driver hands the tasks to the cluster and the results to `shardrun record`.
+//! Spark and Ray: `driver.py`, a small Python program, submits the tasks to the cluster and passes the results to `shardrun
+//! record`. It is embedded here and copied to the folder of each submission.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -8,76 +9,80 @@ use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 use tarpipe::cli::Usage;
 use tarpipe::messages;
+use tarpipe::run::program;
+use tarpipe::run::shell;
 use tarpipe::run::signals;
 use tarpipe::run::watched::{exit_of, wait_readable};
 
+use super::driver_locks;
 use super::submission::Submission;
-use super::ties;
-use crate::ask::cannot_start;
-use crate::folder::Folder;
-use crate::job::Job;
-use crate::settings::Engine;
+use crate::shardrun::engine::external::cannot_start;
+use crate::shardrun::run::folder::RunFolder;
+use crate::shardrun::run::pending::PendingRun;
+use crate::shardrun::settings::EngineKind;
 
-const DRIVER: &str = include_str!("../../../scripts/shardrun_driver.py");
-/// How long a driver may take to end its tasks when we are ended.
-const LAST_WORDS: Duration = Duration::from_secs(30);
-/// How long to wait for a driver that was asked to end, or whose shardrun is gone: it looks every second, and then has
-/// as long as above.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The driver's word for a package that is missing.
-const MISSING: i32 = 4;
+const DRIVER: &str = include_str!("driver.py");
+/// Time that a driver has to end its tasks when a signal ends this process.
+const TERM_GRACE: Duration = Duration::from_secs(30);
+/// How long to wait for a driver that was cancelled or whose shardrun has ended: it checks every second, and then needs up to
+/// `TERM_GRACE`.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Exit status of the driver if its Python package is missing.
+const MISSING_PACKAGE: i32 = 4;
 
-/// Runs all tasks, to the end.
-pub fn run(job: &Job) -> Result<()> {
-    let submission = Submission::create(job, job.settings.on)?;
+/// Runs all tasks and waits for them.
+pub fn run(pending: &PendingRun) -> Result<()> {
+    let submission = Submission::create(pending, pending.settings.on)?;
     let driver = submission.path.join("driver.py");
     std::fs::write(&driver, DRIVER).with_context(|| driver.display().to_string())?;
     submission.save()?;
-    let tie = ties::tie(&submission.path)?;
-    let words = words(job, &submission)?;
-    let mut command = Command::new(&words[0]);
-    // Its stdout is chatter; ours may be data.
-    command.args(&words[1..]).stdin(Stdio::null()).stdout(std::io::stderr()).process_group(0);
-    let mut child = command.spawn().map_err(|err| cannot_start(&words[0], err))?;
+    let lock = driver_locks::own(&submission.path)?;
+    let argv = command_line(pending, &submission)?;
+    let mut command = Command::new(&argv[0]);
+    // Its stdout is not data, but ours may be.
+    command.args(&argv[1..]).stdin(Stdio::null()).stdout(std::io::stderr()).process_group(0);
+    let mut child = command.spawn().map_err(|err| cannot_start(&argv[0], err))?;
     signals::guard_group(child.id());
     let exit = exit_of(&child)?;
     let (id, path) = (child.id(), submission.path.clone());
-    signals::before_end(move |_| {
-        _ = tie.unlock(); // for a driver that is none of the launcher's group
-        signals::end_group(id, Signal::TERM);
-        let until = Instant::now() + LAST_WORDS;
+    signals::on_signal(move |_| {
+        _ = lock.unlock(); // for a driver outside the launcher's process group
+        signals::signal_group(id, Signal::TERM);
+        let until = Instant::now() + TERM_GRACE;
         _ = wait_readable(&exit, Some(until));
-        ties::wait_for_driver(&path, Some(until.saturating_duration_since(Instant::now())));
+        driver_locks::wait_for_driver(&path, Some(until.saturating_duration_since(Instant::now())));
     });
     let status = child.wait()?;
-    signals::yield_to_signal();
+    signals::park_if_signalled();
     signals::release_group(id);
-    // A launcher that lost its cluster has not ended the driver there.
-    if ties::has_driver(&submission.path) {
-        ties::wait_for_driver(&submission.path, None);
-        signals::yield_to_signal();
+    // A launcher that lost the connection to its cluster may leave the driver running there.
+    if driver_locks::has_driver(&submission.path) {
+        driver_locks::wait_for_driver(&submission.path, None);
+        signals::park_if_signalled();
         return Ok(());
     }
-    let name = job.settings.on.name();
+    let name = pending.settings.on.name();
     match status.code() {
         Some(0) => Ok(()),
-        Some(MISSING) => bail!("{name} is not installed for {} (pip install {})", words[0], package(job.settings.on)),
-        _ => bail!("the driver of {name} failed ({status})"),
+        Some(MISSING_PACKAGE) => {
+            bail!("{name} is not installed for {}; run pip install {}", argv[0], package(pending.settings.on))
+        }
+        _ => bail!("the {name} driver failed ({status})"),
     }
 }
 
-/// Whether the driver of a submission is at work, or about to be.
+/// Whether a submission has a driver that is alive or about to start.
 pub fn is_driven(submission: &Submission) -> bool {
-    matches!(submission.engine, Engine::Spark | Engine::Ray)
-        && (ties::has_owner(&submission.path) || ties::has_driver(&submission.path))
+    matches!(submission.engine, EngineKind::Spark | EngineKind::Ray)
+        && (driver_locks::has_owner(&submission.path) || driver_locks::has_driver(&submission.path))
 }
 
-/// Waits for drivers whose shardrun is gone: they are about to end their tasks, and nothing may run beside them.
-pub fn await_orphans(folder: &Folder) -> Result<()> {
+/// Waits for drivers whose shardrun has ended: they are ending their tasks, and nothing may run at the same time.
+pub fn await_orphans(folder: &RunFolder) -> Result<()> {
     for submission in Submission::all(folder)?.iter().filter(|submission| is_driven(submission)) {
         let path = &submission.path;
-        if ties::has_owner(path) {
-            bail!("{}: another shardrun is at work on this run", folder.path().display());
+        if driver_locks::has_owner(path) {
+            bail!("{}: another shardrun is working on this run", folder.path().display());
         }
         messages::notice(&format!("waiting for the driver of an earlier shardrun to end ({})", path.display()));
         wait_for(submission)?;
@@ -85,54 +90,53 @@ pub fn await_orphans(folder: &Folder) -> Result<()> {
     Ok(())
 }
 
-/// Ends the driver of a submission and what it has running.
+/// Ends the driver of a submission and its tasks.
 pub fn cancel(submission: &Submission) -> Result<()> {
     if !is_driven(submission) {
         return Ok(());
     }
-    ties::cancel(&submission.path)?;
+    driver_locks::cancel(&submission.path)?;
     wait_for(submission)
 }
 
 fn wait_for(submission: &Submission) -> Result<()> {
     let started = Instant::now();
     while is_driven(submission) {
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > MAX_WAIT {
             let (path, name) = (submission.path.display(), submission.engine.name());
-            bail!("{path}: the driver of {name} has not ended within {} s", PATIENCE.as_secs());
+            bail!("{path}: the {name} driver is still running after {} s", MAX_WAIT.as_secs());
         }
-        std::thread::sleep(ties::EVERY);
+        std::thread::sleep(driver_locks::POLL_INTERVAL);
     }
     Ok(())
 }
 
-/// The command that would run.
-pub fn dry_run(job: &Job) -> Result<String> {
-    let submission = Submission::sketch(job);
-    let words: Vec<String> = words(job, &submission)?.iter().map(|word| tarpipe::run::shell::quote(word)).collect();
-    Ok(format!("{}\n", words.join(" ")))
+/// The command that would start the driver.
+pub fn dry_run(pending: &PendingRun) -> Result<String> {
+    let submission = Submission::for_dry_run(pending);
+    Ok(format!("{}\n", shell::join(&command_line(pending, &submission)?)))
 }
 
-fn package(engine: Engine) -> &'static str {
-    if engine == Engine::Spark { "pyspark" } else { "ray" }
+fn package(engine: EngineKind) -> &'static str {
+    if engine == EngineKind::Spark { "pyspark" } else { "ray" }
 }
 
-fn words(job: &Job, submission: &Submission) -> Result<Vec<String>> {
-    let settings = &job.settings;
+fn command_line(pending: &PendingRun, submission: &Submission) -> Result<Vec<String>> {
+    let settings = &pending.settings;
     let launcher = settings.launcher.as_deref().unwrap_or("python3");
-    let Some(mut words) = shlex::split(launcher).filter(|words| !words.is_empty()) else {
-        bail!(Usage(format!("--launcher '{launcher}': not a command")));
+    let Some(mut argv) = shlex::split(launcher).filter(|argv| !argv.is_empty()) else {
+        bail!(Usage(format!("--launcher '{launcher}': invalid command")));
     };
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
-    words.extend([text(&submission.path.join("driver.py")), settings.on.name().into(), text(&submission.path)]);
-    words.extend(settings.engine_arg.iter().cloned());
+    argv.extend([text(&submission.path.join("driver.py")), settings.on.name().into(), text(&submission.path)]);
+    argv.extend(settings.engine_arg.iter().cloned());
     let run = submission.path.parent().unwrap_or(&submission.path);
-    words.extend(["--run".into(), text(run)]);
-    words.extend(["--shardrun".into(), text(&std::env::current_exe().context("cannot find this program")?)]);
-    words.extend(["-j".into(), settings.jobs.to_string()]);
+    argv.extend(["--run".into(), text(run)]);
+    argv.extend(["--shardrun".into(), shell::join(&program::command("shardrun")?)]);
+    argv.extend(["-j".into(), settings.jobs.to_string()]);
     for (flag, value) in [("--master", &settings.master), ("--address", &settings.address)] {
-        words.extend(value.iter().flat_map(|value| [flag.to_owned(), value.clone()]));
+        argv.extend(value.iter().flat_map(|value| [flag.to_owned(), value.clone()]));
     }
-    words.push("--owned".into());
-    Ok(words)
+    argv.push("--owned".into());
+    Ok(argv)
 }

@@ -1,4 +1,4 @@
-//! This machine: as many items at once as there are cores, or as asked.
+//! The local engine: runs items on this machine, by default one per core.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -8,24 +8,24 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use tarpipe::cli::{Outcome, Parallel};
+use tarpipe::cli::{Outcome, ParallelFlags};
 use tarpipe::messages::progress;
-use tarpipe::run::pool::Bug;
+use tarpipe::run::pool::WorkerPanicked;
 use tarpipe::run::shell::quote;
 use tarpipe::run::signals;
 use tarpipe::tally::{MaxFailures, Tally};
 
-use crate::folder::Folder;
-use crate::item::{Runner, Said};
-use crate::items::Items;
-use crate::job::Job;
-use crate::joblog::{self, JobLog, Record, State};
-use crate::worker;
+use crate::shardrun::item::runner::{ItemRunner, StderrTo};
+use crate::shardrun::plan::items::RunItems;
+use crate::shardrun::run::folder::RunFolder;
+use crate::shardrun::run::job_log::{self, ItemRecord, ItemState, JobLog};
+use crate::shardrun::run::pending::PendingRun;
+use crate::shardrun::task::worker;
 
-/// What the threads share.
-struct Work {
-    runner: Runner,
-    items: Arc<Items>,
+/// The state that the threads share.
+struct LocalRun {
+    runner: ItemRunner,
+    items: Arc<RunItems>,
     todo: Vec<u64>,
     chunk: usize,
     jitter: Option<f64>,
@@ -36,98 +36,98 @@ struct Work {
     started: File,
 }
 
-/// Runs all items that are to be run.
-pub fn run(job: &Job) -> Result<Outcome> {
-    let folder = job.folder.absolute()?;
-    if let Some(cwd) = &job.head.plan.cwd {
+/// Runs all pending items and waits for them.
+pub fn run(pending: &PendingRun) -> Result<Outcome> {
+    let folder = pending.folder.absolute()?;
+    if let Some(cwd) = &pending.spec.plan.cwd {
         std::env::set_current_dir(cwd).with_context(|| cwd.clone())?;
     }
-    progress::count_items(job.todo.len() as u64);
-    let work = Arc::new(Work::new(job, &folder)?);
+    progress::count_items(pending.todo.len() as u64);
+    let work = Arc::new(LocalRun::new(pending, &folder)?);
     let (sender, results) = channel();
-    for _ in 0..threads(job.settings.jobs).min(job.todo.len()) {
+    for _ in 0..threads(pending.settings.jobs).min(pending.todo.len()) {
         let (work, sender) = (Arc::clone(&work), sender.clone());
         std::thread::Builder::new().name("item".into()).spawn(move || work.run(&sender))?;
     }
     drop(sender);
-    let most = job.head.limits.max_failures;
+    let most = pending.spec.limits.max_failures;
     let mut tally = Tally::of("item");
     for result in results {
         let record = result?;
-        worker::note(&mut tally, &record);
-        if record.state == State::Done {
+        worker::add_to_tally(&mut tally, &record);
+        if record.state == ItemState::Done {
             progress::add_sample();
         } else {
             progress::add_failed();
-            worker::tell(&record);
+            worker::report_failure(&record);
         }
     }
     let ended = tally.count_done() + tally.count_failed();
-    if ended < job.todo.len() as u64 && !work.has_failed() {
-        bail!(Bug); // a thread is gone without a word
+    if ended < pending.todo.len() as u64 && !work.has_failed() {
+        bail!(WorkerPanicked); // a thread has panicked
     }
     Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(most.unwrap_or(0))) })
 }
 
-impl Work {
-    fn new(job: &Job, folder: &Folder) -> Result<Self> {
-        Ok(Work {
-            runner: Runner::new(job.head.clone(), Said::Kept(folder.clone()), false)?,
-            items: Arc::clone(&job.items),
-            todo: job.todo.clone(),
-            chunk: job.settings.chunk,
-            jitter: job.head.limits.jitter,
+impl LocalRun {
+    fn new(pending: &PendingRun, folder: &RunFolder) -> Result<Self> {
+        Ok(LocalRun {
+            runner: ItemRunner::new(pending.spec.clone(), StderrTo::Folder(folder.clone()), false)?,
+            items: Arc::clone(&pending.items),
+            todo: pending.todo.clone(),
+            chunk: pending.settings.chunk,
+            jitter: pending.spec.limits.jitter,
             next: AtomicUsize::new(0),
             failed: AtomicU64::new(0),
-            max_failures: job.head.limits.max_failures.unwrap_or(u64::MAX),
+            max_failures: pending.spec.limits.max_failures.unwrap_or(u64::MAX),
             log: Mutex::new(JobLog::open(folder)?),
             started: File::create(folder.path().join("started"))?,
         })
     }
 
-    /// Takes task after task until there are none left.
-    fn run(&self, results: &Sender<Result<Record>>) {
+    /// Takes the next task until none is left.
+    fn run(&self, results: &Sender<Result<ItemRecord>>) {
         loop {
             let first = self.next.fetch_add(self.chunk, Ordering::Relaxed);
             let Some(task) = self.todo.get(first..) else { return };
             if !task.is_empty() {
-                worker::wait_at_random(self.jitter);
+                worker::random_delay(self.jitter);
             }
             for &index in &task[..task.len().min(self.chunk)] {
-                let over = self.has_failed() || signals::is_ending();
-                if over || results.send(self.run_item(index)).is_err() {
+                let is_over = self.has_failed() || signals::is_ending();
+                if is_over || results.send(self.run_item(index)).is_err() {
                     return;
                 }
             }
         }
     }
 
-    /// Whether more items have failed than may.
+    /// Whether more items have failed than --max-failures allows.
     fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed) > self.max_failures
     }
 
-    fn run_item(&self, index: u64) -> Result<Record> {
-        // One small write: a reader of the file sees whole lines.
-        (&self.started).write_all(format!("{index} {:.3}\n", joblog::now()).as_bytes()).context("the run folder")?;
+    fn run_item(&self, index: u64) -> Result<ItemRecord> {
+        // A single small write, so that readers of the file see whole lines.
+        (&self.started).write_all(format!("{index} {:.3}\n", job_log::now()).as_bytes()).context("the run folder")?;
         let record = self.items.with(index, |item| self.runner.run(item))?;
-        signals::yield_to_signal();
-        self.failed.fetch_add(u64::from(record.state == State::Failed), Ordering::Relaxed);
+        signals::park_if_signalled();
+        self.failed.fetch_add(u64::from(record.state == ItemState::Failed), Ordering::Relaxed);
         self.log.lock().unwrap_or_else(PoisonError::into_inner).append(&record)?;
         Ok(record)
     }
 }
 
 fn threads(jobs: usize) -> usize {
-    Parallel { parallel: jobs }.threads()
+    ParallelFlags { parallel: jobs }.threads()
 }
 
-/// The scripts that would run.
-pub fn script(job: &Job) -> Result<String> {
-    let templates = job.head.plan.templates()?;
+/// The commands that would run, one per item.
+pub fn script(pending: &PendingRun) -> Result<String> {
+    let templates = pending.spec.plan.templates()?;
     let mut text = String::new();
-    for &index in &job.todo {
-        job.items.with(index, |item| -> Result<()> {
+    for &index in &pending.todo {
+        pending.items.with(index, |item| -> Result<()> {
             let script = quote(&templates.pipeline.fill(item));
             let env = format!("SHARD={} SHARD_INDEX={index} SHARD_COUNT={}", quote(item.value), item.count);
             let output = templates.output.as_ref().map(|output| format!(" > {}", quote(&output.fill(item))));

@@ -1,14 +1,17 @@
-//! What runs the tasks of a job: one file an engine.
+//! Engines run the tasks of a run: one module per engine, and what they share. This file starts a run on its engine, waits for
+//! it and reports the outcome.
 
-mod allocation;
 mod driver;
-mod follow;
+mod driver_locks;
+pub mod external;
 mod k8s;
-mod live;
 mod local;
+mod progress;
+mod running;
+mod site_config;
 mod slurm;
 mod submission;
-mod ties;
+mod yaml;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -20,213 +23,219 @@ use tarpipe::run::signals;
 use tarpipe::sink;
 use tarpipe::tally::{MaxFailures, Tally, counted};
 
-use crate::bundle;
-use crate::folder::Folder;
-use crate::job::Job;
-use crate::settings::Engine;
-use crate::survey::{Standing, Survey};
-use crate::worker;
+use crate::shardrun::run::folder::RunFolder;
+use crate::shardrun::run::pending::PendingRun;
+use crate::shardrun::settings::EngineKind;
+use crate::shardrun::status::snapshot::{ItemStatus, RunSnapshot};
+use crate::shardrun::task::bundle;
+use crate::shardrun::task::worker;
 
 pub use driver::is_driven;
-pub use live::{cancel, live};
+pub use running::{cancel, find_running};
 pub use submission::{Submission, TaskState, TaskStates};
 
-/// Between two questions whether a run is over, at first and at last; longer where an answer takes long.
-const SOON: Duration = Duration::from_millis(500);
-const LATER: Duration = Duration::from_secs(10);
-const LAZY: u32 = 3;
+/// Time between two queries of the engine, first and longest; queries take at most a quarter of the time.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const PAUSE_FACTOR: u32 = 3;
+/// Failed queries in a row before waiting fails: a controller may be restarting.
+const MAX_MISSES: u32 = 30;
 
-/// Runs what is to be run, to its end or until it is handed over.
-pub fn run(mut job: Job) -> Result<Outcome> {
-    if job.todo.is_empty() {
-        messages::detail(&format!("all {} are done", counted(job.items.count(), "item")));
+/// Runs the pending items. Returns when they have ended, or when the engine has them and --wait was not given.
+pub fn run(mut pending: PendingRun) -> Result<Outcome> {
+    if pending.todo.is_empty() {
+        messages::detail(&format!("all {} are done", counted(pending.items.count(), "item")));
         return Ok(Tally::of("item").into());
     }
-    driver::await_orphans(&job.folder)?;
-    if job.settings.on != Engine::Local {
-        follow::start(&job)?;
+    driver::await_orphans(&pending.folder)?;
+    if pending.settings.on != EngineKind::Local {
+        progress::start(&pending)?;
     }
-    if let Some(submission) = job.live.take() {
-        return live::join(job, &submission);
+    if let Some(submission) = pending.submission.take() {
+        return running::join(pending, &submission);
     }
-    match job.settings.on {
-        Engine::Local => return local::run(&job),
-        Engine::Slurm if job.settings.interactive => allocation::run(&job)?,
-        Engine::Slurm | Engine::K8s => {
-            let submission = match job.settings.on {
-                Engine::Slurm => slurm::submit(&job)?,
-                _ => k8s::submit(&job)?,
+    match pending.settings.on {
+        EngineKind::Local => return local::run(&pending),
+        EngineKind::Slurm if pending.settings.interactive => slurm::allocation::run(&pending)?,
+        EngineKind::Slurm | EngineKind::K8s => {
+            let submission = match pending.settings.on {
+                EngineKind::Slurm => slurm::submit(&pending)?,
+                _ => k8s::submit(&pending)?,
             };
-            drop(job.lock.take()); // the engine has it all: others may wait for it too, or cancel it
-            if !job.settings.wait {
-                return hand_over(&job, &submission);
+            drop(pending.lock.take()); // the engine has all tasks: other processes may wait for them too, or cancel them
+            if !pending.settings.wait {
+                return report_submitted(&pending, &submission);
             }
-            wait(&job, &submission)?;
+            wait(&pending, &submission)?;
         }
-        Engine::Spark | Engine::Ray => driver::run(&job)?,
+        EngineKind::Spark | EngineKind::Ray => driver::run(&pending)?,
     }
-    judge(&job)
+    outcome_of(&pending)
 }
 
-/// Prints the exact scripts or manifests.
-pub fn dry_run(job: &Job) -> Result<Outcome> {
-    let text = match job.settings.on {
-        Engine::Local => local::script(job)?,
-        Engine::Slurm => slurm::dry_run(job)?,
-        Engine::K8s => k8s::dry_run(job)?,
-        Engine::Spark | Engine::Ray => driver::dry_run(job)?,
+/// Prints the exact scripts or manifests of a run.
+pub fn dry_run(pending: &PendingRun) -> Result<Outcome> {
+    let text = match pending.settings.on {
+        EngineKind::Local => local::script(pending)?,
+        EngineKind::Slurm => slurm::dry_run(pending)?,
+        EngineKind::K8s => k8s::dry_run(pending)?,
+        EngineKind::Spark | EngineKind::Ray => driver::dry_run(pending)?,
     };
     sink::write_text("-", &text)?;
     Ok(Outcome::default())
 }
 
-/// The engine goes on by itself.
-fn hand_over(job: &Job, submission: &Submission) -> Result<Outcome> {
-    let what = counted(job.todo.len() as u64, "item");
+/// Reports a submission that runs without us.
+fn report_submitted(pending: &PendingRun, submission: &Submission) -> Result<Outcome> {
+    let items = counted(pending.todo.len() as u64, "item");
     messages::notice(&format!(
-        "{what} handed to {} as {} (see shardrun status {})",
+        "{items} submitted to {} as {}; see shardrun status {}",
         submission.engine.name(),
         submission.ids(),
-        job.folder.path().display()
+        pending.folder.path().display()
     ));
     Ok(Outcome::default())
 }
 
-/// The engine has it already.
-fn hand_over_again(job: &Job, submission: &Submission) -> Result<Outcome> {
-    let folder = job.folder.path().display();
+/// Reports that a run is still running on its engine.
+fn report_running(pending: &PendingRun, submission: &Submission) -> Result<Outcome> {
+    let folder = pending.folder.path().display();
     messages::notice(&format!(
-        "{folder}: already running on {} as {}: nothing is submitted (see shardrun status {folder})",
+        "{folder}: already running on {} as {}, nothing submitted; see shardrun status {folder}",
         submission.engine.name(),
         submission.ids()
     ));
     Ok(Outcome::default())
 }
 
-/// Waits for the engine. Whoever loses patience leaves the run going on.
-fn wait(job: &Job, submission: &Submission) -> Result<()> {
-    let folder = job.folder.path().display().to_string();
-    signals::before_end(move |_| {
-        messages::notice(&format!("the run goes on (see shardrun status {folder}, shardrun cancel {folder})"))
+/// Waits for the end of a submission. If a signal ends this process, the run continues.
+fn wait(pending: &PendingRun, submission: &Submission) -> Result<()> {
+    let folder = pending.folder.path().display().to_string();
+    signals::on_signal(move |_| {
+        messages::notice(&format!(
+            "the run continues; see shardrun status {folder}, or end it with shardrun cancel {folder}"
+        ))
     });
-    let mut troubles = Troubles::default();
-    let (mut pause, mut misses) = (SOON, 0);
+    let mut reasons = WaitReasons::default();
+    let (mut pause, mut misses) = (FIRST_PAUSE, 0);
     loop {
-        let asked = Instant::now();
-        match live::is_alive(&job.folder, submission) {
+        let queried = Instant::now();
+        match running::is_running(&pending.folder, submission) {
             Ok(false) => return submission.set_over(),
             Ok(true) => misses = 0,
-            // A controller that restarts is no end of the run.
-            Err(err) if misses < 30 => {
+            Err(err) if misses < MAX_MISSES => {
                 misses += 1;
-                messages::detail(&format!("{err:#}; asking again"));
+                messages::detail(&format!("{err:#}; retrying"));
             }
             Err(err) => return Err(err),
         }
-        if live::stop_if_failed(job, submission)? {
+        if running::stop_if_failed(pending, submission)? {
             return Ok(());
         }
-        troubles.tell(submission);
-        std::thread::sleep(pause.max(asked.elapsed() * LAZY));
-        pause = (pause * 3 / 2).min(LATER);
+        reasons.report(submission);
+        std::thread::sleep(pause.max(queried.elapsed() * PAUSE_FACTOR));
+        pause = (pause * 3 / 2).min(LONGEST_PAUSE);
     }
 }
 
-/// Reasons why tasks do not start, told to whoever waits for them.
-struct Troubles {
-    told: BTreeSet<String>,
+/// Reports why tasks do not start to a user who waits for them: each reason once.
+struct WaitReasons {
+    reported: BTreeSet<String>,
     next: Instant,
 }
 
-impl Default for Troubles {
+impl Default for WaitReasons {
     fn default() -> Self {
-        Troubles { told: BTreeSet::new(), next: Instant::now() + LATER }
+        WaitReasons { reported: BTreeSet::new(), next: Instant::now() + LONGEST_PAUSE }
     }
 }
 
-impl Troubles {
-    /// Tells those that are new, now and then.
-    fn tell(&mut self, submission: &Submission) {
+impl WaitReasons {
+    /// Reports new reasons; queries the engine only every 20 s.
+    fn report(&mut self, submission: &Submission) {
         if Instant::now() < self.next {
             return;
         }
         for reason in reasons(submission) {
-            // How many wait for the same reason changes all the time.
+            // The number of tasks that wait for the same reason changes all the time.
             let what = reason.split_once(": ").map_or(reason.as_str(), |(_, what)| what);
             let kind = what.split_once(": ").map_or(what, |(kind, _)| kind);
-            if self.told.insert(kind.to_owned()) {
-                messages::notice(&format!("{} does not start {reason}", submission.engine.name()));
+            if self.reported.insert(kind.to_owned()) {
+                messages::notice(&format!("waiting for {}: {reason}", submission.engine.name()));
             }
         }
-        self.next = Instant::now() + 2 * LATER;
+        self.next = Instant::now() + 2 * LONGEST_PAUSE;
     }
 }
 
-/// Why tasks of a submission wait that may wait for ever; nothing where the engine cannot be asked.
+/// Why tasks of a submission wait, other than for their turn; empty if the engine cannot be queried.
 pub fn reasons(submission: &Submission) -> Vec<String> {
     let reasons = match submission.engine {
-        Engine::Slurm => slurm::reasons(submission),
-        Engine::K8s => k8s::reasons(submission),
-        Engine::Local | Engine::Spark | Engine::Ray => Ok(Vec::new()),
+        EngineKind::Slurm => slurm::reasons(submission),
+        EngineKind::K8s => k8s::reasons(submission),
+        EngineKind::Local | EngineKind::Spark | EngineKind::Ray => Ok(Vec::new()),
     };
     reasons.unwrap_or_default()
 }
 
-/// What became of the items that an engine was given.
-fn judge(job: &Job) -> Result<Outcome> {
-    let survey = Survey::take(&job.folder)?;
+/// The outcome of the items that an engine was given.
+fn outcome_of(pending: &PendingRun) -> Result<Outcome> {
+    let snapshot = RunSnapshot::take(&pending.folder)?;
     let mut tally = Tally::of("item");
     let mut left = 0;
-    // An output that is there from before says nothing about an item that was to run again.
-    let since =
-        Submission::all(&job.folder)?.last().filter(|_| job.head.limits.redo).map(|last| bundle::time(&last.path));
-    let is_stale = |index| since.is_some_and(|since| !survey.has_ended(index, since));
-    for &index in &job.todo {
-        match (survey.standings[index as usize], &survey.records[index as usize]) {
-            (Standing::Done, _) if is_stale(index) => left += 1,
-            (Standing::Done, _) => tally.done(),
-            (Standing::Failed, Some(record)) => {
-                worker::note(&mut tally, record);
-                worker::tell(record);
+    // With --redo, an output may be one from before.
+    let since = Submission::all(&pending.folder)?
+        .last()
+        .filter(|_| pending.spec.limits.redo)
+        .map(|last| bundle::written_at(&last.path));
+    let is_stale = |index| since.is_some_and(|since| !snapshot.has_ended(index, since));
+    for &index in &pending.todo {
+        match (snapshot.statuses[index as usize], &snapshot.records[index as usize]) {
+            (ItemStatus::Done, _) if is_stale(index) => left += 1,
+            (ItemStatus::Done, _) => tally.done(),
+            (ItemStatus::Failed, Some(record)) => {
+                worker::add_to_tally(&mut tally, record);
+                worker::report_failure(record);
             }
             _ => left += 1,
         }
     }
-    let most = job.head.limits.max_failures.unwrap_or(0);
+    let most = pending.spec.limits.max_failures.unwrap_or(0);
     if left > 0 && tally.count_failed() <= most {
         bail!(
-            "{} not run (see shardrun status {}; the same command runs what is missing)",
+            "{} not run; see shardrun status {}, and use the same command again to run what is missing",
             counted(left, "item"),
-            job.folder.path().display()
+            pending.folder.path().display()
         );
     }
     Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(most)) })
 }
 
-/// What the engine says about the tasks of a submission; nothing where it has forgotten them or says nothing.
+/// The states of the tasks of a submission; empty if the engine has forgotten them or does not report states.
 pub fn states(submission: &Submission) -> TaskStates {
     match submission.engine {
-        Engine::Slurm => slurm::states(submission),
-        Engine::K8s => k8s::states(submission),
-        Engine::Local | Engine::Spark | Engine::Ray => TaskStates::new(),
+        EngineKind::Slurm => slurm::states(submission),
+        EngineKind::K8s => k8s::states(submission),
+        EngineKind::Local | EngineKind::Spark | EngineKind::Ray => TaskStates::new(),
     }
 }
 
-/// Takes results into the run folder that only the engine has: of a submission that is over, they were taken already.
-/// Where it cannot be asked, what is known stands.
-pub fn collect(folder: &Folder, submissions: &[Submission]) -> Result<()> {
-    for submission in submissions.iter().filter(|submission| submission.engine == Engine::K8s && !submission.is_over())
+/// Collects results that only the engine has into the run folder. If the engine cannot be queried, the state of the last
+/// collection is used.
+pub fn collect(folder: &RunFolder, submissions: &[Submission]) -> Result<()> {
+    for submission in
+        submissions.iter().filter(|submission| submission.engine == EngineKind::K8s && !submission.is_over())
     {
         if let Err(err) = k8s::collect(folder, submission) {
-            messages::notice(&format!("{err:#}; going by what is known"));
+            messages::notice(&format!("{err:#}; using the last known state"));
         }
     }
     Ok(())
 }
 
-/// What an item said, where only the engine has it.
-pub fn logs(folder: &Folder, index: u64) -> Option<String> {
+/// The stderr of an item, if only the engine has it.
+pub fn logs(folder: &RunFolder, index: u64) -> Option<String> {
     let submissions = Submission::all(folder).ok()?;
-    let submissions = submissions.iter().rev().filter(|submission| submission.engine == Engine::K8s);
+    let submissions = submissions.iter().rev().filter(|submission| submission.engine == EngineKind::K8s);
     submissions.filter_map(|submission| k8s::logs(submission, submission.task_of(index)?)).next()
 }

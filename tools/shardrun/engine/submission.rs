@@ -1,4 +1,4 @@
-//! One submission of a run to an engine: what was handed over, and under which names the engine knows it.
+//! One submission of a run to an engine: its tasks, and the names by which the engine knows them.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,117 +8,117 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::bundle;
-use crate::folder::Folder;
-use crate::job::Job;
-use crate::plan::Plan;
-use crate::settings::Engine;
+use crate::shardrun::plan::RunPlan;
+use crate::shardrun::run::folder::RunFolder;
+use crate::shardrun::run::pending::PendingRun;
+use crate::shardrun::settings::EngineKind;
+use crate::shardrun::task::bundle;
 
-/// The file that marks a submission whose tasks have all ended.
+/// File that marks a submission whose tasks have all ended.
 const OVER: &str = "over";
 
-/// A part of the tasks that the engine knows by one name.
+/// Consecutive tasks that the engine knows by one name, such as a job array.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Part {
-    /// The engine's name for it.
+pub struct SubmissionPart {
+    /// The engine's name for the part.
     pub id: String,
-    /// The first of its tasks.
+    /// First task.
     pub first: usize,
-    /// How many tasks it has.
+    /// Number of tasks.
     pub tasks: usize,
 }
 
-/// What is kept of a submission.
+/// A submission, as `engine.json` describes it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Submission {
-    /// Which engine.
-    pub engine: Engine,
-    /// What it was handed.
-    pub parts: Vec<Part>,
-    /// What no other submission has, on any machine: a random word in all names that the engine is given.
+    /// The engine.
+    pub engine: EngineKind,
+    /// The submitted parts.
+    pub parts: Vec<SubmissionPart>,
+    /// Random text, part of all names given to the engine, which makes them unique across machines.
     #[serde(default)]
     pub identity: String,
-    /// Whether it is still being handed over, by a process that holds the run's lock or has died.
+    /// Whether the submission is incomplete: its process holds the run's lock, or has died.
     #[serde(default)]
     pub unfinished: bool,
-    /// Whether its tasks are steps of one allocation, on Slurm.
+    /// Slurm: whether the tasks are steps of one allocation.
     #[serde(default)]
     pub interactive: bool,
-    /// Another cluster of the site that the tasks were sent to by -M, on Slurm.
+    /// Slurm: the cluster that the tasks were sent to by -M.
     #[serde(default)]
     pub remote: Option<String>,
-    /// The cluster, on Slurm by its name, on Kubernetes by kubectl's context.
+    /// The cluster: its name in Slurm, or kubectl's context.
     #[serde(default)]
     pub cluster: Option<String>,
-    /// The namespace, on Kubernetes.
+    /// Kubernetes: the namespace.
     #[serde(default)]
     pub namespace: Option<String>,
-    /// Its folder.
+    /// Folder of the submission.
     #[serde(skip)]
     pub path: PathBuf,
 }
 
-/// What an engine says about a task.
+/// The state of a task, as the engine reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskState {
-    /// It will run.
+    /// Waiting to run.
     Waiting,
-    /// It runs.
+    /// Running.
     Running,
-    /// It has ended, as the engine calls it.
+    /// Ended, with the engine's name for how.
     Ended(String),
 }
 
-/// What an engine says about all tasks of a submission that it knows.
+/// The states of the tasks that the engine knows, by number.
 pub type TaskStates = HashMap<usize, TaskState>;
 
 impl Submission {
-    /// Makes the folder of a new submission, with its bundles.
-    pub fn create(job: &Job, engine: Engine) -> Result<Self> {
-        let path = job.folder.absolute()?.submission()?;
-        bundle::write(&path, &job.head, &job.items, &job.todo, job.settings.chunk)?;
-        Ok(Submission { engine, identity: identity()?, path, ..Submission::sketch(job) })
+    /// Creates the folder of a new submission and its bundles.
+    pub fn create(pending: &PendingRun, engine: EngineKind) -> Result<Self> {
+        let path = pending.folder.absolute()?.create_submission()?;
+        bundle::write(&path, &pending.spec, &pending.items, &pending.todo, pending.settings.chunk)?;
+        Ok(Submission { engine, identity: identity()?, path, ..Submission::for_dry_run(pending) })
     }
 
-    /// A submission that is only shown.
-    pub fn sketch(job: &Job) -> Self {
+    /// A submission for a dry run, without a folder.
+    pub fn for_dry_run(pending: &PendingRun) -> Self {
         Submission {
-            engine: job.settings.on,
+            engine: pending.settings.on,
             parts: Vec::new(),
             identity: "ID".into(),
             unfinished: false,
-            interactive: job.settings.interactive,
+            interactive: pending.settings.interactive,
             remote: None,
             cluster: None,
             namespace: None,
-            path: job.folder.path().join("submit-NNN"),
+            path: pending.folder.path().join("submit-NNN"),
         }
     }
 
-    /// The start of all names that the engine is given.
-    pub fn name(&self, plan: &Plan) -> String {
+    /// The prefix of all names given to the engine.
+    pub fn name(&self, plan: &RunPlan) -> String {
         format!("shardrun-{}-{}", plan.short_name(), self.identity)
     }
 
-    /// Whether its engine was seen to have ended it.
+    /// Whether all tasks are known to have ended.
     pub fn is_over(&self) -> bool {
         self.path.join(OVER).exists()
     }
 
-    /// Notes that the engine has ended it, so that nobody has to ask again.
+    /// Records that all tasks have ended, so that the engine is not queried again.
     pub fn set_over(&self) -> Result<()> {
         let path = self.path.join(OVER);
         std::fs::write(&path, "").with_context(|| path.display().to_string())
     }
 
-    /// Notes what has been handed over so far.
+    /// Saves the state of the submission.
     pub fn save(&self) -> Result<()> {
         let path = self.path.join("engine.json");
         tarpipe::sink::write_text(&path.to_string_lossy(), &(serde_json::to_string(self)? + "\n"))
     }
 
-    /// All submissions of a run that were handed over.
-    pub fn all(folder: &Folder) -> Result<Vec<Submission>> {
+    /// All submissions of a run that reached an engine, oldest first.
+    pub fn all(folder: &RunFolder) -> Result<Vec<Submission>> {
         let folders = folder.submissions().into_iter();
         folders.filter(|path| path.join("engine.json").is_file()).map(|path| Submission::open(&path)).collect()
     }
@@ -127,36 +127,36 @@ impl Submission {
         let file = path.join("engine.json");
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         let submission: Submission = serde_json::from_str(&text).with_context(|| file.display().to_string())?;
-        // Absolute, as engines were given it.
+        // Engines were given the absolute path.
         let path = std::fs::canonicalize(path).with_context(|| path.display().to_string())?;
         Ok(Submission { path, ..submission })
     }
 
-    /// The names of all parts that the engine has, joined by commas.
+    /// The names of all submitted parts, joined by commas.
     pub fn ids(&self) -> String {
         let ids = self.parts.iter().map(|part| part.id.as_str()).filter(|id| !id.is_empty());
         ids.collect::<Vec<_>>().join(",")
     }
 
-    /// The task that the engine calls number `index` of part `id`.
+    /// The task that is number `index` of the part `id`.
     pub fn task(&self, id: &str, index: usize) -> Option<usize> {
         self.parts.iter().find(|part| part.id == id).map(|part| part.first + index)
     }
 
-    /// The task that an item is part of.
+    /// The task that contains an item.
     pub fn task_of(&self, item: u64) -> Option<usize> {
         let mut found = None;
-        let look = |task, items: &bundle::Task| {
+        let find = |task, items: &bundle::TaskItems| {
             if items.iter().any(|(index, _)| *index == item) {
                 found = Some(task);
             }
         };
-        bundle::each(&self.path, look).ok()?;
+        bundle::each_task(&self.path, find).ok()?;
         found
     }
 }
 
-/// Ten random hexadecimal digits: names of pods have room for no more.
+/// Ten random hexadecimal digits: longer names would not fit a pod.
 fn identity() -> Result<String> {
     let mut bytes = [0; 5];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).context("/dev/urandom")?;

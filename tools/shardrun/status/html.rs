@@ -1,4 +1,4 @@
-//! A run as one page for a browser, without anything from elsewhere.
+//! `shardrun report`: writes a run as a self-contained HTML page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,32 +9,32 @@ use tarpipe::cli::Outcome;
 use tarpipe::sink;
 use tarpipe::value::size;
 
-use super::summary::{Summary, clock};
-use crate::folder::Folder;
-use crate::joblog::{Record, State};
-use crate::survey::Survey;
+use super::summary::{RunSummary, clock};
+use crate::shardrun::run::folder::RunFolder;
+use crate::shardrun::run::job_log::{ItemRecord, ItemState};
+use crate::shardrun::status::snapshot::RunSnapshot;
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}\
 table{border-collapse:collapse;width:100%}td,th{padding:.2em .6em;border-bottom:1px solid #ccc;text-align:left}\
 td.n{text-align:right}pre{margin:0;white-space:pre-wrap;color:#a00}.bar{display:flex;height:1.2em}.bar div{height:100%}";
 
-/// Columns of the picture of durations.
+/// Columns of the histogram of durations.
 const COLUMNS: usize = 40;
 
 /// Writes the page.
 pub fn report(dir: Option<&Path>, name: &str) -> Result<Outcome> {
-    let folder = Folder::find(dir)?;
-    let survey = Survey::take(&folder)?;
-    sink::write_text(name, &page(&survey)?)?;
+    let folder = RunFolder::find(dir)?;
+    let snapshot = RunSnapshot::take(&folder)?;
+    sink::write_text(name, &page(&snapshot)?)?;
     Ok(Outcome::default())
 }
 
-fn page(survey: &Survey) -> Result<String> {
-    let summary = Summary::of(survey);
-    let ran: Vec<&Record> = survey.records.iter().flatten().filter(|record| record.attempts > 0).collect();
+fn page(snapshot: &RunSnapshot) -> Result<String> {
+    let summary = RunSummary::of(snapshot);
+    let ran: Vec<&ItemRecord> = snapshot.records.iter().flatten().filter(|record| record.attempts > 0).collect();
     let mut html = String::from("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">");
     write!(html, "<title>{0}</title><style>{STYLE}</style><h1>{0}</h1>", escape(&summary.run))?;
-    write!(html, "<pre style=\"color:inherit\">{}</pre>", escape(&survey.plan.pipeline))?;
+    write!(html, "<pre style=\"color:inherit\">{}</pre>", escape(&snapshot.plan.pipeline))?;
     counts(&mut html, &summary)?;
     durations(&mut html, &ran)?;
     hosts(&mut html, &ran)?;
@@ -44,7 +44,7 @@ fn page(survey: &Survey) -> Result<String> {
     Ok(html)
 }
 
-fn counts(html: &mut String, summary: &Summary) -> Result<()> {
+fn counts(html: &mut String, summary: &RunSummary) -> Result<()> {
     let parts = [
         (summary.done, "done", "#3a3"),
         (summary.running, "running", "#38c"),
@@ -56,11 +56,11 @@ fn counts(html: &mut String, summary: &Summary) -> Result<()> {
         write!(html, "<div title=\"{n} {name}\" style=\"background:{colour};flex:{n}\"></div>")?;
     }
     html.push_str("</div><p>");
-    let words: Vec<String> = parts.iter().map(|(n, name, _)| format!("{n} {name}")).collect();
+    let counts: Vec<String> = parts.iter().map(|(n, name, _)| format!("{n} {name}")).collect();
     write!(
         html,
         "{} of {} items; stored {}, {} samples",
-        words.join(", "),
+        counts.join(", "),
         summary.count,
         size::show(summary.bytes),
         summary.samples
@@ -72,8 +72,8 @@ fn counts(html: &mut String, summary: &Summary) -> Result<()> {
     Ok(())
 }
 
-/// How long items took, as a picture.
-fn durations(html: &mut String, ran: &[&Record]) -> Result<()> {
+/// Histogram of the durations of items.
+fn durations(html: &mut String, ran: &[&ItemRecord]) -> Result<()> {
     let most = ran.iter().map(|record| record.seconds).fold(0.0, f64::max);
     if ran.is_empty() || most <= 0.0 {
         return Ok(());
@@ -85,7 +85,7 @@ fn durations(html: &mut String, ran: &[&Record]) -> Result<()> {
     let highest = f64::from(columns.iter().copied().max().unwrap_or(1));
     write!(
         html,
-        "<h2>Seconds an item, up to {most:.1}</h2><svg viewBox=\"0 0 {} 100\" width=\"100%\" height=\"120\">",
+        "<h2>Seconds per item, up to {most:.1}</h2><svg viewBox=\"0 0 {} 100\" width=\"100%\" height=\"120\">",
         COLUMNS * 10
     )?;
     for (i, n) in columns.iter().enumerate() {
@@ -101,12 +101,12 @@ fn durations(html: &mut String, ran: &[&Record]) -> Result<()> {
     Ok(())
 }
 
-fn hosts(html: &mut String, ran: &[&Record]) -> Result<()> {
+fn hosts(html: &mut String, ran: &[&ItemRecord]) -> Result<()> {
     let mut hosts: BTreeMap<&str, (u64, u64, f64)> = BTreeMap::new();
     for record in ran {
         let host = hosts.entry(&record.host).or_default();
-        host.0 += u64::from(record.state == State::Done);
-        host.1 += u64::from(record.state == State::Failed);
+        host.0 += u64::from(record.state == ItemState::Done);
+        host.1 += u64::from(record.state == ItemState::Failed);
         host.2 += record.seconds;
     }
     html.push_str("<h2>Hosts</h2><table><tr><th>host<th>done<th>failed<th>busy");
@@ -122,7 +122,7 @@ fn hosts(html: &mut String, ran: &[&Record]) -> Result<()> {
     Ok(())
 }
 
-fn failures(html: &mut String, summary: &Summary) -> Result<()> {
+fn failures(html: &mut String, summary: &RunSummary) -> Result<()> {
     if summary.failures.is_empty() {
         return Ok(());
     }
@@ -131,21 +131,21 @@ fn failures(html: &mut String, summary: &Summary) -> Result<()> {
         let record = &failed.record;
         let why =
             format!("{}: {}", record.code.as_deref().unwrap_or("failed"), record.message.as_deref().unwrap_or(""));
-        let said = failed.said.as_deref().unwrap_or("");
+        let stderr = failed.last_line.as_deref().unwrap_or("");
         write!(
             html,
             "<tr><td>{}<td>{}<td>{}<pre>{}</pre>",
             record.item,
             escape(&record.shard),
             escape(&why),
-            escape(said)
+            escape(stderr)
         )?;
     }
     html.push_str("</table>");
     Ok(())
 }
 
-fn slowest(html: &mut String, summary: &Summary) -> Result<()> {
+fn slowest(html: &mut String, summary: &RunSummary) -> Result<()> {
     html.push_str("<h2>Slowest</h2><table>");
     for record in &summary.slowest {
         write!(
@@ -161,7 +161,7 @@ fn slowest(html: &mut String, summary: &Summary) -> Result<()> {
     Ok(())
 }
 
-/// Text that a browser shows as it stands.
+/// Escapes text for HTML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

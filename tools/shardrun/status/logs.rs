@@ -1,4 +1,4 @@
-//! What items said.
+//! `shardrun logs`: prints the stderr of items.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -7,62 +7,62 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use tarpipe::cli::Outcome;
 use tarpipe::messages::escape;
-use tarpipe::sink::{Options, Sink};
+use tarpipe::sink::{Sink, SinkOptions};
 
-use crate::engine;
-use crate::folder::Folder;
-use crate::survey::{Standing, Survey};
+use crate::shardrun::engine;
+use crate::shardrun::run::folder::RunFolder;
+use crate::shardrun::status::snapshot::{ItemStatus, RunSnapshot};
 
-/// The last line is within so many bytes.
+/// Bytes to search for the last line.
 const TAIL: u64 = 4096;
 
-/// Prints what items said: those named, those that failed, or all.
+/// Prints the stderr of the given items, the failed ones, or all.
 pub fn logs(dir: Option<&Path>, items: &[u64], failed: bool) -> Result<Outcome> {
-    let folder = Folder::find(dir)?;
-    let survey = Survey::take(&folder)?;
+    let folder = RunFolder::find(dir)?;
+    let snapshot = RunSnapshot::take(&folder)?;
     let wanted: Vec<u64> = match items {
-        [] if failed => survey.which(Standing::Failed).collect(),
-        [] => (0..survey.plan.count).collect(),
+        [] if failed => snapshot.with_status(ItemStatus::Failed).collect(),
+        [] => (0..snapshot.plan.count).collect(),
         named => named
             .iter()
             .copied()
-            .filter(|&index| !failed || survey.standings.get(index as usize) == Some(&Standing::Failed))
+            .filter(|&index| !failed || snapshot.statuses.get(index as usize) == Some(&ItemStatus::Failed))
             .collect(),
     };
     for index in wanted {
-        let is_asked = failed || !items.is_empty();
-        print(&survey, index, is_asked)?;
+        let is_requested = failed || !items.is_empty();
+        print(&snapshot, index, is_requested)?;
     }
     Ok(Outcome::default())
 }
 
-/// A heading and the file; silent items are passed over unless they were asked for.
-fn print(survey: &Survey, index: u64, is_asked: bool) -> Result<()> {
-    let record = survey.records.get(index as usize).with_context(|| format!("there is no item {index}"))?;
-    let said = match File::open(survey.folder.stderr(index)) {
+/// Prints a heading and the stderr of an item. An item without stderr is skipped unless it was requested.
+fn print(snapshot: &RunSnapshot, index: u64, is_requested: bool) -> Result<()> {
+    let record = snapshot.records.get(index as usize).with_context(|| format!("no item {index}"))?;
+    let stderr = match File::open(snapshot.folder.stderr(index)) {
         Ok(file) => Some(Box::new(file) as Box<dyn Read>),
-        Err(_) if is_asked => {
-            engine::logs(&survey.folder, index).map(|text| Box::new(io::Cursor::new(text)) as Box<dyn Read>)
+        Err(_) if is_requested => {
+            engine::logs(&snapshot.folder, index).map(|text| Box::new(io::Cursor::new(text)) as Box<dyn Read>)
         }
         Err(_) => None,
     };
-    if said.is_none() && !is_asked {
+    if stderr.is_none() && !is_requested {
         return Ok(());
     }
-    let what = record
+    let message = record
         .as_ref()
         .and_then(|record| record.message.as_deref())
-        .map_or_else(String::new, |what| format!(": {what}"));
-    let mut out = Sink::create("-", Options::default())?;
-    writeln!(out, "==> item {index} ({}){}", escape(&survey.items.value(index)), escape(&what))?;
-    if let Some(mut said) = said {
-        io::copy(&mut said, &mut out)?;
+        .map_or_else(String::new, |message| format!(": {message}"));
+    let mut out = Sink::create("-", SinkOptions::default())?;
+    writeln!(out, "==> item {index} ({}){}", escape(&snapshot.items.value(index)), escape(&message))?;
+    if let Some(mut stderr) = stderr {
+        io::copy(&mut stderr, &mut out)?;
     }
     out.finish().map(drop)
 }
 
-/// The last line that an item said.
-pub fn last_line(folder: &Folder, index: u64) -> Option<String> {
+/// The last line of the stderr of an item.
+pub fn last_line(folder: &RunFolder, index: u64) -> Option<String> {
     let mut file = File::open(folder.stderr(index)).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;

@@ -1,7 +1,8 @@
-//! How far a run is, for people and programs.
+//! The subcommands that show a run: `status`, `logs` and `report`.
 
 mod html;
 mod logs;
+pub mod snapshot;
 mod summary;
 
 use std::io::{self, IsTerminal, Write};
@@ -12,30 +13,30 @@ use anyhow::Result;
 use tarpipe::cli::Outcome;
 use tarpipe::messages::escape_json;
 
-use crate::folder::Folder;
-use crate::survey::Survey;
+use crate::shardrun::run::folder::RunFolder;
+use crate::shardrun::status::snapshot::RunSnapshot;
 
 pub use html::report;
 pub use logs::logs;
-use summary::Summary;
+use summary::RunSummary;
 
-/// Between two looks of --watch.
-const EVERY: Duration = Duration::from_secs(3);
+/// Interval of --watch.
+const WATCH_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Says how far a run is, once or until it is over.
+/// Prints the state of a run, once or until it ends.
 pub fn show(dir: Option<&Path>, watch: bool, json: bool) -> Result<Outcome> {
-    let folder = Folder::find(dir)?;
+    let folder = RunFolder::find(dir)?;
     loop {
-        let survey = Survey::take(&folder)?;
-        let summary = Summary::of(&survey);
+        let snapshot = RunSnapshot::take(&folder)?;
+        let summary = RunSummary::of(&snapshot);
         let text =
             if json { escape_json(&serde_json::to_string(&summary)?).into_owned() + "\n" } else { summary.to_string() };
         let clear = if watch && io::stdout().is_terminal() { "\x1b[H\x1b[J" } else { "" };
         tarpipe::sink::write_text("-", &format!("{clear}{text}"))?;
-        if !watch || !survey.is_live {
+        if !watch || !snapshot.is_live {
             return Ok(Outcome::default());
         }
         io::stdout().flush()?;
-        std::thread::sleep(EVERY);
+        std::thread::sleep(WATCH_INTERVAL);
     }
 }

@@ -1,4 +1,4 @@
-//! The figures of a run.
+//! The summary that `status` prints, as text or JSON, and that the HTML report shows.
 
 use std::fmt;
 
@@ -7,95 +7,100 @@ use tarpipe::messages::escape;
 use tarpipe::value::size;
 
 use super::logs::last_line;
-use crate::joblog::{Record, State};
-use crate::survey::{Standing, Survey};
+use crate::shardrun::run::job_log::{ItemRecord, ItemState};
+use crate::shardrun::status::snapshot::{ItemStatus, RunSnapshot};
 
-/// How many of the slowest and of the failed are shown.
+/// Number of slowest and failed items to show.
 const SHOWN: usize = 10;
-/// The rate is that of the last minutes.
+/// Seconds over which the rate is measured.
 const WINDOW: f64 = 600.0;
 
-/// How far a run is.
+/// The state of a run in numbers. Its fields are those of `status --json`.
 #[derive(Debug, Serialize)]
-pub struct Summary {
+pub struct RunSummary {
     /// The run folder.
     pub run: String,
-    /// All items.
+    /// Number of items.
     pub count: u64,
-    /// Those that are done,
+    /// Items that are done.
     pub done: u64,
-    /// at work,
+    /// Items that are running.
     pub running: u64,
-    /// failed,
+    /// Items that failed.
     pub failed: u64,
-    /// and to be run.
+    /// Items that are left to run.
     pub left: u64,
-    /// Whether somebody is at work on it.
+    /// Whether the run is active.
     pub live: bool,
     /// Why tasks do not start.
     pub waits: Vec<String>,
-    /// Items a second, lately.
+    /// Recent rate in items per second.
     pub rate: Option<f64>,
-    /// Seconds until the end, at this rate.
+    /// Seconds until the end at this rate.
     pub eta: Option<f64>,
     /// Bytes stored.
     pub bytes: u64,
-    /// Samples in them.
+    /// Samples stored.
     pub samples: u64,
     /// The items that took longest.
-    pub slowest: Vec<Record>,
-    /// The first of those that failed, with the last lines that they said.
-    pub failures: Vec<Failed>,
+    pub slowest: Vec<ItemRecord>,
+    /// The first failed items.
+    pub failures: Vec<FailedItem>,
 }
 
 /// An item that failed.
 #[derive(Debug, Serialize)]
-pub struct Failed {
-    /// Its record.
+pub struct FailedItem {
+    /// Record of the item.
     #[serde(flatten)]
-    pub record: Record,
-    /// The last line that it said.
-    pub said: Option<String>,
+    pub record: ItemRecord,
+    /// Last line of its stderr.
+    #[serde(rename = "said")]
+    pub last_line: Option<String>,
 }
 
-impl Summary {
-    /// The figures of a survey.
-    pub fn of(survey: &Survey) -> Self {
-        let done: Vec<&Record> = survey
+impl RunSummary {
+    /// Summarizes a snapshot.
+    pub fn of(snapshot: &RunSnapshot) -> Self {
+        let done: Vec<&ItemRecord> = snapshot
             .records
             .iter()
             .flatten()
-            .filter(|record| record.state == State::Done && record.attempts > 0)
+            .filter(|record| record.state == ItemState::Done && record.attempts > 0)
             .collect();
-        let (running, left) = (survey.count(Standing::Running), survey.count(Standing::Left));
-        let rate = rate(survey.records.iter().flatten());
-        Summary {
-            run: survey.folder.path().display().to_string(),
-            count: survey.plan.count,
-            done: survey.count(Standing::Done),
+        let (running, left) = (snapshot.count(ItemStatus::Running), snapshot.count(ItemStatus::Left));
+        let rate = rate(snapshot.records.iter().flatten());
+        RunSummary {
+            run: snapshot.folder.path().display().to_string(),
+            count: snapshot.plan.count,
+            done: snapshot.count(ItemStatus::Done),
             running,
-            failed: survey.count(Standing::Failed),
+            failed: snapshot.count(ItemStatus::Failed),
             left,
-            live: survey.is_live,
-            waits: survey.waits.clone(),
+            live: snapshot.is_live,
+            waits: snapshot.waits.clone(),
             rate,
-            eta: rate.filter(|_| survey.is_live).map(|rate| (left + running) as f64 / rate),
+            eta: rate.filter(|_| snapshot.is_live).map(|rate| (left + running) as f64 / rate),
             bytes: done.iter().filter_map(|record| record.bytes).sum(),
             samples: done.iter().filter_map(|record| record.samples).sum(),
             slowest: slowest(done),
-            failures: survey.which(Standing::Failed).take(SHOWN).filter_map(|index| failed(survey, index)).collect(),
+            failures: snapshot
+                .with_status(ItemStatus::Failed)
+                .take(SHOWN)
+                .filter_map(|index| failed(snapshot, index))
+                .collect(),
         }
     }
 }
 
-fn failed(survey: &Survey, index: u64) -> Option<Failed> {
-    let record = survey.records[index as usize].clone()?;
-    Some(Failed { said: last_line(&survey.folder, index), record })
+fn failed(snapshot: &RunSnapshot, index: u64) -> Option<FailedItem> {
+    let record = snapshot.records[index as usize].clone()?;
+    Some(FailedItem { last_line: last_line(&snapshot.folder, index), record })
 }
 
-/// The longest first.
-fn slowest(mut records: Vec<&Record>) -> Vec<Record> {
-    let longer = |a: &&Record, b: &&Record| b.seconds.total_cmp(&a.seconds);
+/// The slowest items, the slowest first.
+fn slowest(mut records: Vec<&ItemRecord>) -> Vec<ItemRecord> {
+    let longer = |a: &&ItemRecord, b: &&ItemRecord| b.seconds.total_cmp(&a.seconds);
     if records.len() > SHOWN {
         records.select_nth_unstable_by(SHOWN, longer);
         records.truncate(SHOWN);
@@ -104,8 +109,8 @@ fn slowest(mut records: Vec<&Record>) -> Vec<Record> {
     records.into_iter().cloned().collect()
 }
 
-/// Items that ended a second, in the last minutes before the last of them.
-fn rate<'a>(records: impl Iterator<Item = &'a Record>) -> Option<f64> {
+/// Items per second, measured over the last minutes before the latest end of an item.
+fn rate<'a>(records: impl Iterator<Item = &'a ItemRecord>) -> Option<f64> {
     let spans: Vec<(f64, f64)> = records
         .filter(|record| record.attempts > 0)
         .map(|record| (record.start, record.start + record.seconds))
@@ -116,7 +121,7 @@ fn rate<'a>(records: impl Iterator<Item = &'a Record>) -> Option<f64> {
     (recent.len() > 1 && last > first).then(|| recent.len() as f64 / (last - first))
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for RunSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = 100.0 * self.done as f64 / self.count.max(1) as f64;
         writeln!(
@@ -151,11 +156,11 @@ impl fmt::Display for Summary {
         if !self.failures.is_empty() {
             writeln!(f, "failed:")?;
         }
-        for Failed { record, said } in &self.failures {
+        for FailedItem { record, last_line } in &self.failures {
             let (code, message) = (record.code.as_deref().unwrap_or("failed"), record.message.as_deref().unwrap_or(""));
             writeln!(f, "  item {} ({}): {code}: {}", record.item, escape(&record.shard), escape(message))?;
-            if let Some(said) = said {
-                writeln!(f, "    {}", escape(said))?;
+            if let Some(line) = last_line {
+                writeln!(f, "    {}", escape(line))?;
             }
         }
         if self.failed as usize > self.failures.len() {
@@ -165,7 +170,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// `1:02:03`, `2:03`.
+/// Formats a duration as `1:02:03` or `2:03`.
 pub fn clock(seconds: f64) -> String {
     let seconds = seconds as u64;
     let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);

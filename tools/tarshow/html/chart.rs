@@ -1,9 +1,9 @@
-//! Charts as plain SVG: bars and lines with a title for each mark, and the same numbers as a table.
+//! Charts as plain SVG: bars and lines with a tooltip per mark, and the same numbers as a table.
 
 use std::fmt::Write;
 
 use super::histogram::{Bin, nice};
-use super::markup::{Text, grouped};
+use super::markup::{Escaped, grouped};
 
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 160.0;
@@ -11,36 +11,36 @@ const LEFT: f64 = 34.0;
 const RIGHT: f64 = 8.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 22.0;
-/// Pixels that a label of the lower axis needs.
+/// The width of a label on the horizontal axis, in pixels.
 const LABEL: f64 = 44.0;
 
 /// A bar or a point.
-pub struct Mark {
-    /// Where it starts, as the axis writes it.
+pub struct ChartMark {
+    /// The label of its start on the axis.
     pub label: String,
-    /// What it covers, for people.
-    pub covers: String,
+    /// The range it stands for, in words.
+    pub range: String,
     pub value: f64,
     /// The value with its unit.
     pub shown: String,
 }
 
-/// Bars of a histogram; `show` writes a number of its axis, and `unit` follows it elsewhere.
-pub fn bins(bins: &[Bin], show: impl Fn(u64) -> String, unit: &str) -> Vec<Mark> {
+/// Converts histogram bins to bars. `show` formats a number for the axis; `unit` is appended in tooltips and the table.
+pub fn bins(bins: &[Bin], show: impl Fn(u64) -> String, unit: &str) -> Vec<ChartMark> {
     let mark = |bin: &Bin| {
         let last = (bin.to - 1).max(bin.from);
-        let covers = match bin {
+        let range = match bin {
             Bin { open: true, from, .. } => format!("{}{unit} and more", show(*from)),
             Bin { from, .. } if last == *from => format!("{}{unit}", show(*from)),
             Bin { from, .. } => format!("{} – {}{unit}", show(*from), show(last)),
         };
-        Mark { label: show(bin.from), covers, value: bin.count as f64, shown: grouped(bin.count) }
+        ChartMark { label: show(bin.from), range, value: bin.count as f64, shown: grouped(bin.count) }
     };
     bins.iter().map(mark).collect()
 }
 
-/// A figure with bars.
-pub fn bars(title: &str, note: &str, marks: &[Mark]) -> String {
+/// A bar chart.
+pub fn bars(title: &str, note: &str, marks: &[ChartMark]) -> String {
     figure(title, note, marks, |marks, top| {
         let step = (WIDTH - LEFT - RIGHT) / marks.len() as f64;
         let gap = if step > 6.0 { 1.5 } else { 0.5 };
@@ -52,16 +52,16 @@ pub fn bars(title: &str, note: &str, marks: &[Mark]) -> String {
                 svg,
                 r#"<rect class="bar" x="{x:.1}" y="{y:.1}" width="{:.1}" height="{height:.1}"><title>{}: {}</title></rect>"#,
                 step - gap,
-                Text(&mark.covers),
-                Text(&mark.shown)
+                Escaped(&mark.range),
+                Escaped(&mark.shown)
             );
         }
         svg
     })
 }
 
-/// A figure with a line.
-pub fn line(title: &str, note: &str, marks: &[Mark]) -> String {
+/// A line chart.
+pub fn line(title: &str, note: &str, marks: &[ChartMark]) -> String {
     figure(title, note, marks, |marks, top| {
         let step = (WIDTH - LEFT - RIGHT) / marks.len() as f64;
         let place = |at: usize, value: f64| {
@@ -72,21 +72,24 @@ pub fn line(title: &str, note: &str, marks: &[Mark]) -> String {
         let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let mut svg = format!(r#"<polyline class="line" points="{}"/>"#, path.join(" "));
         for ((x, y), mark) in points.iter().zip(marks) {
-            let (covers, shown) = (Text(&mark.covers), Text(&mark.shown));
+            let (range, shown) = (Escaped(&mark.range), Escaped(&mark.shown));
             _ = write!(
                 svg,
-                r#"<circle class="dot" cx="{x:.1}" cy="{y:.1}" r="3.5"><title>{covers}: {shown}</title></circle>"#
+                r#"<circle class="dot" cx="{x:.1}" cy="{y:.1}" r="3.5"><title>{range}: {shown}</title></circle>"#
             );
         }
         svg
     })
 }
 
-fn figure(title: &str, note: &str, marks: &[Mark], draw: impl Fn(&[Mark], f64) -> String) -> String {
+fn figure(title: &str, note: &str, marks: &[ChartMark], draw: impl Fn(&[ChartMark], f64) -> String) -> String {
     let most = marks.iter().map(|mark| mark.value).fold(0.0, f64::max);
     let (top, ticks) = scale(most);
-    let mut svg =
-        format!(r#"<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{}: {}">"#, Text(title), Text(note));
+    let mut svg = format!(
+        r#"<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{}: {}">"#,
+        Escaped(title),
+        Escaped(note)
+    );
     for tick in ticks {
         let y = HEIGHT - BOTTOM - tick / top * (HEIGHT - TOP - BOTTOM);
         let (end, text) = (WIDTH - RIGHT, y + 3.5);
@@ -103,13 +106,13 @@ fn figure(title: &str, note: &str, marks: &[Mark], draw: impl Fn(&[Mark], f64) -
     svg += "</svg>";
     format!(
         "<figure class=\"chart\"><figcaption><h3>{}</h3><p>{}</p></figcaption>{svg}{}</figure>",
-        Text(title),
-        Text(note),
+        Escaped(title),
+        Escaped(note),
         numbers(title, marks)
     )
 }
 
-fn lower_axis(marks: &[Mark]) -> String {
+fn lower_axis(marks: &[ChartMark]) -> String {
     let step = (WIDTH - LEFT - RIGHT) / marks.len().max(1) as f64;
     let every = (LABEL / step).ceil().max(1.0) as usize;
     let mut svg = String::new();
@@ -117,27 +120,27 @@ fn lower_axis(marks: &[Mark]) -> String {
         let x = LEFT + at as f64 * step;
         if x + LABEL * 0.6 <= WIDTH {
             let y = HEIGHT - BOTTOM + 15.0;
-            _ = write!(svg, r#"<text class="tick" x="{x:.1}" y="{y}">{}</text>"#, Text(&mark.label));
+            _ = write!(svg, r#"<text class="tick" x="{x:.1}" y="{y}">{}</text>"#, Escaped(&mark.label));
         }
     }
     svg
 }
 
-/// The chart for those who cannot see it, or want the numbers.
-fn numbers(title: &str, marks: &[Mark]) -> String {
-    let mut table = format!("<details><summary>Numbers</summary><table aria-label=\"{}\"><tbody>", Text(title));
+/// The numbers as a table, also for screen readers.
+fn numbers(title: &str, marks: &[ChartMark]) -> String {
+    let mut table = format!("<details><summary>Numbers</summary><table aria-label=\"{}\"><tbody>", Escaped(title));
     for mark in marks.iter().filter(|mark| mark.value > 0.0) {
-        _ = write!(table, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>", Text(&mark.covers), Text(&mark.shown));
+        _ = write!(table, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>", Escaped(&mark.range), Escaped(&mark.shown));
     }
     table + "</tbody></table></details>"
 }
 
-/// The height of the axis and its ticks: three or four round numbers.
+/// The height of the axis, and its ticks: at most five round numbers.
 fn scale(most: f64) -> (f64, Vec<f64>) {
     if most <= 0.0 {
         return (1.0, vec![0.0]);
     }
-    // Small numbers are scaled up so that round ones are whole.
+    // Scale small numbers up, so that round ones become integers.
     let mut unit = 1.0;
     while most / unit < 10.0 && unit > 1e-9 {
         unit /= 10.0;
@@ -147,7 +150,7 @@ fn scale(most: f64) -> (f64, Vec<f64>) {
     (f64::from(steps) * step, (0..=steps).map(|i| f64::from(i) * step).collect())
 }
 
-/// `1500` as `1.5k`.
+/// Formats `25000` as `25k`.
 fn short(value: f64) -> String {
     let (value, unit) = match value {
         v if v >= 1e9 => (v / 1e9, "G"),

@@ -1,17 +1,17 @@
-//! How sizes, shapes and lengths are spread: a histogram each.
+//! The section with histograms of image sizes, aspect ratios, file sizes and caption lengths.
 
 use tarpipe::value::size;
 
-use super::chart::{Mark, bars, bins};
+use super::chart::{ChartMark, bars, bins};
 use super::histogram::Histogram;
 use super::markup::grouped;
-use super::summary::{ASPECT_ONE, Summary};
+use super::summary::{ASPECT_ONE, DatasetSummary};
 
-/// Bars of a histogram.
+/// The approximate number of bars.
 const BARS: u64 = 36;
 
-/// The section with the histograms; empty where there is nothing to count.
-pub fn section(summary: &Summary) -> String {
+/// The section as HTML; empty if there is nothing to count.
+pub fn section(summary: &DatasetSummary) -> String {
     let figures = [
         linear("Image width", &summary.widths, " px"),
         linear("Image height", &summary.heights, " px"),
@@ -37,7 +37,7 @@ fn logarithmic(title: &str, histogram: &Histogram) -> String {
     chart(title, histogram, &bins(&histogram.logarithmic(4), size::show, ""), size::show, "")
 }
 
-fn chart(title: &str, histogram: &Histogram, marks: &[Mark], show: fn(u64) -> String, unit: &str) -> String {
+fn chart(title: &str, histogram: &Histogram, marks: &[ChartMark], show: fn(u64) -> String, unit: &str) -> String {
     if histogram.total() == 0 {
         return String::new();
     }
@@ -63,11 +63,11 @@ fn aspects(aspects: &Histogram) -> String {
         exact(aspects.most())
     );
     let bins = aspects.logarithmic(8);
-    let marks: Vec<Mark> = bins
+    let marks: Vec<ChartMark> = bins
         .iter()
-        .map(|bin| Mark {
+        .map(|bin| ChartMark {
             label: format!("{:.2}", bin.from as f64 / 1024.0),
-            covers: format!("{} – {}", exact(bin.from), exact(bin.to)),
+            range: format!("{} – {}", exact(bin.from), exact(bin.to)),
             value: bin.count as f64,
             shown: grouped(bin.count),
         })

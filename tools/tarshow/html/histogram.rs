@@ -1,9 +1,9 @@
-//! Counts of numbers in bounded memory, exact to one in 128, and bars made of them.
+//! A histogram of integers in bounded memory, accurate to 1 in 128, and its bins.
 
-/// Steps of each power of two.
+/// Slots per power of two.
 const STEPS: u64 = 128;
 
-/// How often numbers occur.
+/// Counts how often numbers occur.
 #[derive(Clone, Default)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -13,13 +13,13 @@ pub struct Histogram {
     most: u64,
 }
 
-/// One bar: the numbers from `from` up to, but without, `to`.
+/// One bar: the numbers from `from` up to, but excluding, `to`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bin {
     pub from: u64,
     pub to: u64,
     pub count: u64,
-    /// Whether it holds all larger numbers too.
+    /// Whether it also counts all larger numbers.
     pub open: bool,
 }
 
@@ -52,7 +52,7 @@ impl Histogram {
         if self.total == 0 { 0.0 } else { self.sum / self.total as f64 }
     }
 
-    /// The number below which this share of all lies, within one in 128.
+    /// The quantile at `share`, accurate to 1 in 128.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = (share * self.total as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -63,7 +63,7 @@ impl Histogram {
         at.map_or(0, value).clamp(self.least(), self.most)
     }
 
-    /// Bars of one width, about `bars` of them; a long tail goes into the last.
+    /// About `bars` bins of equal width; a long tail goes into the last one.
     pub fn linear(&self, bars: u64) -> Vec<Bin> {
         if self.total == 0 {
             return Vec::new();
@@ -79,7 +79,7 @@ impl Histogram {
         bins
     }
 
-    /// So many bars for each power of two, for what spans orders of magnitude.
+    /// `per_octave` bins per power of two, for values that span orders of magnitude.
     pub fn logarithmic(&self, per_octave: u32) -> Vec<Bin> {
         if self.total == 0 {
             return Vec::new();
@@ -88,7 +88,7 @@ impl Histogram {
         let first = ((self.least().max(1) as f64).log2() * f64::from(per_octave)).floor() as i64;
         let end = self.quantile(0.999).max(1);
         let mut edges = vec![edge(first).min(self.least())];
-        // Small numbers have no room for all steps.
+        // Between small numbers there is no room for all steps.
         for next in (first + 1..).map(edge) {
             if edges.last().is_some_and(|last| next > *last) {
                 edges.push(next);
@@ -113,7 +113,7 @@ impl Histogram {
     }
 }
 
-/// Numbers below 256 have a slot each; above, each power of two has 128.
+/// Numbers below 256 have one slot each; above, each power of two has 128 slots.
 fn slot(value: u64) -> usize {
     if value < 2 * STEPS {
         return value as usize;
@@ -122,7 +122,7 @@ fn slot(value: u64) -> usize {
     (u64::from(shift) * STEPS + (value >> shift)) as usize
 }
 
-/// The least number of a slot.
+/// The smallest number in a slot.
 fn value(slot: usize) -> u64 {
     let slot = slot as u64;
     if slot < 2 * STEPS {

@@ -1,13 +1,13 @@
-//! Text in a page: escaped, always.
+//! Escaping and number formatting for the page.
 
 use std::fmt;
 
-use crate::readable::clean;
+use crate::tarshow::text::printable::clean;
 
-/// Text that strangers may have written. In a page it stands, and does nothing.
-pub struct Text<'a>(pub &'a str);
+/// Untrusted text, displayed with markup and control characters escaped.
+pub struct Escaped<'a>(pub &'a str);
 
-impl fmt::Display for Text<'_> {
+impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in clean(self.0).chars() {
             match c {
@@ -23,7 +23,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// `1,234,567`.
+/// Formats `1,234,567`.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -36,7 +36,7 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
-/// `12.3 %`; never 100 % or 0 % of what is not all or nothing.
+/// Formats `12.3 %`; never 0 % unless there is none, never 100 % unless it is all.
 pub fn percent(part: u64, whole: u64) -> String {
     let share = part as f64 * 100.0 / whole.max(1) as f64;
     match share {
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn nothing_in_a_text_is_markup() {
         let hostile = "<script>alert('x')</script>&\"\u{202e}\0";
-        let shown = Text(hostile).to_string();
+        let shown = Escaped(hostile).to_string();
         assert!(!shown.contains(['<', '>', '"', '\'', '\0', '\u{202e}']), "{shown}");
         assert!(shown.starts_with("&lt;script&gt;alert(&#39;x&#39;)"));
     }

@@ -1,5 +1,5 @@
-//! The page as HTML. Style and script stand in it under a policy that names their hashes: no other
-//! code runs, whatever the data holds, and nothing is loaded from anywhere.
+//! Assembles the HTML page. Its content security policy lists the hashes of the inline style and script, so that no
+//! other code runs, whatever the data contains, and nothing is loaded.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use sha2::{Digest, Sha256};
 use tarpipe::tally::Tally;
 use tarpipe::value::size;
 
-use super::markup::{Text, grouped, percent};
-use super::reports::Report;
-use super::summary::{FieldCount, Summary};
-use super::{distributions, gallery, runs};
+use super::markup::{Escaped, grouped, percent};
+use super::run_report::RunReport;
+use super::summary::{DatasetSummary, FieldCount};
+use super::{distributions, gallery, report_section};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// All that the page says.
+/// Everything the page shows.
 pub struct Page<'a> {
     pub sources: &'a [String],
-    pub summary: &'a Summary,
-    pub reports: &'a [Report],
+    pub summary: &'a DatasetSummary,
+    pub reports: &'a [RunReport],
     pub left_out: &'a Tally,
 }
 
@@ -39,15 +39,15 @@ impl fmt::Display for Page<'_> {
              <title>{}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n",
             hash(STYLE),
             hash(SCRIPT),
-            Text(&title)
+            Escaped(&title)
         )?;
         f.write_str("<a class=\"skip\" href=\"#gallery\">Skip to the gallery</a>\n<main>\n")?;
-        writeln!(f, "<header class=\"top\"><h1>{}</h1>{}</header>", Text(&title), sources_list(self.sources))?;
+        writeln!(f, "<header class=\"top\"><h1>{}</h1>{}</header>", Escaped(&title), sources_list(self.sources))?;
         for section in [
             self.overview(),
             fields(self.summary),
             distributions::section(self.summary),
-            runs::section(self.reports),
+            report_section::section(self.reports),
             gallery::section(self.summary),
         ] {
             writeln!(f, "{section}")?;
@@ -62,7 +62,7 @@ impl fmt::Display for Page<'_> {
 
 impl Page<'_> {
     fn overview(&self) -> String {
-        let Summary { samples, bytes, fields, images, unreadable, .. } = self.summary;
+        let DatasetSummary { samples, bytes, fields, images, unreadable, .. } = self.summary;
         let mut tiles = vec![
             ("Samples", grouped(*samples)),
             ("Data", size::show(*bytes)),
@@ -77,12 +77,12 @@ impl Page<'_> {
             tiles.push(("Failed", grouped(failed)));
         }
         if dropped > 0 {
-            tiles.push(("No part of a sample", grouped(dropped)));
+            tiles.push(("Members outside samples", grouped(dropped)));
         }
-        let tile = |(name, value): &(&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", Text(value));
+        let tile = |(name, value): &(&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", Escaped(value));
         let left_out = match self.left_out.is_clean() {
             true => String::new(),
-            false => format!("<p class=\"note\">{}.</p>", Text(&self.left_out.summary())),
+            false => format!("<p class=\"note\">{}.</p>", Escaped(&self.left_out.summary())),
         };
         format!(
             "<section aria-label=\"Overview\"><dl class=\"tiles\">{}</dl>{left_out}</section>",
@@ -104,22 +104,22 @@ fn sources_list(sources: &[String]) -> String {
     if sources.len() < 2 {
         return String::new();
     }
-    let items: String = sources.iter().map(|name| format!("<li>{}</li>", Text(name))).collect();
+    let items: String = sources.iter().map(|name| format!("<li>{}</li>", Escaped(name))).collect();
     format!("<details><summary>{} sources</summary><ol>{items}</ol></details>", sources.len())
 }
 
-fn fields(summary: &Summary) -> String {
+fn fields(summary: &DatasetSummary) -> String {
     if summary.fields.is_empty() {
         return String::new();
     }
     let rows: String = summary.fields.iter().map(|field| field_row(field, summary.samples)).collect();
     let more = match summary.other_fields {
         0 => String::new(),
-        n => format!("<p class=\"note\">{} members have fields beyond these.</p>", grouped(n)),
+        n => format!("<p class=\"note\">{} members have further fields, which are not listed.</p>", grouped(n)),
     };
     format!(
         "<section aria-labelledby=\"fields-title\"><h2 id=\"fields-title\">Fields</h2><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"fields-title\"><table class=\"wide\">\
-         <thead><tr><th scope=\"col\">Field</th><th scope=\"col\">Holds</th><th scope=\"col\">Samples</th><th scope=\"col\">Missing</th>\
+         <thead><tr><th scope=\"col\">Field</th><th scope=\"col\">Content</th><th scope=\"col\">Samples</th><th scope=\"col\">Missing</th>\
          <th scope=\"col\">Bytes</th><th scope=\"col\">Median</th><th scope=\"col\">Smallest</th><th scope=\"col\">Largest</th>\
          <th scope=\"col\">First without it</th></tr></thead><tbody>{rows}</tbody></table></div>{more}</section>"
     )
@@ -132,12 +132,12 @@ fn field_row(field: &FieldCount, samples: u64) -> String {
     } else {
         format!("<td class=\"n warn\">{} <small>{}</small></td>", grouped(missing), percent(missing, samples))
     };
-    let first = field.first_missing.as_deref().map(|key| Text(key).to_string()).unwrap_or_default();
+    let first = field.first_missing.as_deref().map(|key| Escaped(key).to_string()).unwrap_or_default();
     format!(
         "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"n\">{}</td>{gap}<td class=\"n\">{}</td><td class=\"n\">{}</td>\
          <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"key\"><bdi>{first}</bdi></td></tr>",
-        Text(&field.name),
-        Text(&field.holds()),
+        Escaped(&field.name),
+        Escaped(&field.holds()),
         grouped(field.samples),
         size::show(field.total_bytes),
         size::show(field.bytes.quantile(0.5)),

@@ -1,40 +1,40 @@
-//! What a page says about all samples. Nothing here grows with their number.
+//! Totals over all samples, in bounded memory.
 
 use std::collections::BTreeMap;
 
-use super::facts::{Exhibit, Facts, Field};
 use super::histogram::Histogram;
+use super::sample_facts::{FieldFacts, GalleryItem, SampleFacts};
 
-/// Fields beyond so many names are counted together: names come from strangers.
+/// Further field names are counted together, since names are untrusted.
 const MAX_FIELDS: usize = 500;
-/// Kinds of content that are told apart in a field.
+/// The maximum number of content types per field.
 const MAX_KINDS: usize = 8;
 
-/// What a square counts as: the middle of a bar an eighth of an octave wide.
+/// The value of a square image: the middle of a bin that is an eighth of an octave wide.
 pub const ASPECT_ONE: f64 = 1024.0 * 1.044_273_782_427_413_8;
 
-/// The counts.
+/// Totals over all samples.
 #[derive(Default)]
-pub struct Summary {
+pub struct DatasetSummary {
     pub samples: u64,
     pub bytes: u64,
     pub fields: Vec<FieldCount>,
-    /// Members whose field has no place in the list.
+    /// Members of fields that are not listed.
     pub other_fields: u64,
     pub images: u64,
     pub unreadable: u64,
     pub widths: Histogram,
     pub heights: Histogram,
-    /// Width over height, times [`ASPECT_ONE`].
+    /// Width divided by height, times [`ASPECT_ONE`].
     pub aspects: Histogram,
     pub image_bytes: Histogram,
     pub sample_bytes: Histogram,
     pub caption_chars: Histogram,
-    pub gallery: Vec<Option<Exhibit>>,
+    pub gallery: Vec<Option<GalleryItem>>,
     first_key: String,
 }
 
-/// The counts of one field.
+/// The totals of one field.
 pub struct FieldCount {
     pub name: String,
     pub samples: u64,
@@ -43,18 +43,18 @@ pub struct FieldCount {
     pub kinds: BTreeMap<&'static str, u64>,
     /// The first sample without it.
     pub first_missing: Option<String>,
-    /// The last sample that had it.
+    /// The last sample that had it, counted from 1.
     last: u64,
 }
 
-impl Summary {
-    /// A summary with room for so many samples in its gallery.
+impl DatasetSummary {
+    /// Creates a summary with this many slots in its gallery.
     pub fn new(gallery: usize) -> Self {
-        Summary { gallery: (0..gallery).map(|_| None).collect(), ..Summary::default() }
+        DatasetSummary { gallery: (0..gallery).map(|_| None).collect(), ..DatasetSummary::default() }
     }
 
-    /// Counts a sample; they come in their order.
-    pub fn add(&mut self, facts: Facts) {
+    /// Adds a sample; samples arrive in order.
+    pub fn add(&mut self, facts: SampleFacts) {
         if self.samples == 0 {
             self.first_key.clone_from(&facts.key);
         }
@@ -79,8 +79,8 @@ impl Summary {
         if let Some(chars) = facts.caption_chars {
             self.caption_chars.add(chars);
         }
-        if let Some((place, exhibit)) = facts.chosen {
-            self.gallery[place] = Some(exhibit);
+        if let Some((slot, item)) = facts.chosen {
+            self.gallery[slot] = Some(item);
         }
     }
 
@@ -90,7 +90,7 @@ impl Summary {
         self.aspects.add((f64::from(width) / f64::from(height.max(1)) * ASPECT_ONE).round() as u64);
     }
 
-    fn add_field(&mut self, field: &Field) {
+    fn add_field(&mut self, field: &FieldFacts) {
         let at = self.fields.iter().position(|known| known.name == field.name);
         let at = match at {
             None if self.fields.len() >= MAX_FIELDS => {
@@ -120,7 +120,7 @@ impl FieldCount {
         FieldCount { name, samples: 0, bytes, total_bytes: 0, kinds, first_missing, last: 0 }
     }
 
-    /// What it holds, the most frequent first.
+    /// The content types, most frequent first.
     pub fn holds(&self) -> String {
         let mut kinds: Vec<(&str, u64)> = self.kinds.iter().map(|(kind, n)| (*kind, *n)).collect();
         kinds.sort_by_key(|(_, n)| std::cmp::Reverse(*n));

@@ -1,8 +1,8 @@
-//! Half blocks: two pixels a character, the upper as foreground and the lower as background.
+//! Half blocks: two pixels per character, the upper one as foreground and the lower one as background colour.
 
 use image::{Rgb, RgbImage};
 
-/// The picture as lines of coloured characters; `rich` is 24 bits a colour, else the 256 that
+/// Renders the picture as lines of coloured characters, with 24-bit colour if `rich`, else with the 256 colours that
 /// every terminal has.
 pub fn encode(picture: &RgbImage, rich: bool) -> String {
     let mut lines = Vec::new();

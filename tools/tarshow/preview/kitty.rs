@@ -1,15 +1,15 @@
-//! The graphics protocol of kitty, Ghostty and WezTerm: a PNG in base64, in pieces of 4096 bytes.
+//! The graphics protocol of kitty, Ghostty and WezTerm: a PNG in base64, in chunks of 4096 bytes.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// The picture at the cursor.
+/// The escape sequences that show the picture at the cursor.
 pub fn encode(png: &[u8]) -> String {
     let data = STANDARD.encode(png);
     let pieces: Vec<&str> = data.as_bytes().chunks(4096).filter_map(|piece| std::str::from_utf8(piece).ok()).collect();
     let mut out = String::with_capacity(data.len() + pieces.len() * 16);
     for (at, piece) in pieces.iter().enumerate() {
-        // a=T shows at once, f=100 is PNG, q=2 keeps the terminal from answering.
+        // a=T shows the picture at once, f=100 is PNG, q=2 suppresses the terminal's answer.
         let keys = if at == 0 { "a=T,f=100,q=2," } else { "" };
         let more = u8::from(at + 1 < pieces.len());
         out += &format!("\x1b_G{keys}m={more};{piece}\x1b\\");

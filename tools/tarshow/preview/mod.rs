@@ -1,4 +1,4 @@
-//! Thumbnails in a terminal, by whatever protocol it understands.
+//! Thumbnails in a terminal, with the best protocol it supports.
 
 mod blocks;
 mod iterm;
@@ -13,14 +13,14 @@ use anyhow::{Result, bail};
 use image::{ImageFormat, RgbImage};
 use tarpipe::tally::Tally;
 
-use crate::args::Args;
-use crate::card::{Card, Maker};
-use crate::flow::{self, Taken};
-use crate::output::{self, Output};
-use crate::readable::line;
-use crate::reservoir::Reservoir;
+use crate::tarshow::args::Args;
+use crate::tarshow::pictures::card::{CardMaker, SampleCard};
+use crate::tarshow::reservoir::Reservoir;
+use crate::tarshow::samples::{self, SelectedSamples};
+use crate::tarshow::text::printable::one_line;
+use crate::tarshow::text::text_output::{self, TextOutput};
 
-/// How pictures are shown.
+/// The values of `--preview`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Protocol {
     Auto,
@@ -40,53 +40,67 @@ impl FromStr for Protocol {
             "iterm" => Protocol::Iterm,
             "sixel" => Protocol::Sixel,
             "blocks" => Protocol::Blocks,
-            _ => bail!("not one of auto, kitty, iterm, sixel, blocks"),
+            _ => bail!("unknown protocol (use auto, kitty, iterm, sixel or blocks)"),
         })
     }
 }
 
-/// Columns where there is no terminal to ask.
+/// Columns if stdout is not a terminal.
 const COLUMNS: usize = 80;
-/// Half blocks: a character is one pixel wide and two high.
+/// The width of a half-block picture: a character is one pixel wide and two high.
 const BLOCKS_WIDTH: u32 = 48;
 
 /// Prints a thumbnail, the key and the caption of each sample.
 pub fn show(args: &Args, protocol: Protocol) -> Result<Tally> {
-    let on_terminal = output::is_terminal(&args.output);
+    let on_terminal = text_output::is_terminal(&args.output);
     let protocol = match protocol {
         Protocol::Auto if on_terminal => terminal::detect(),
         Protocol::Auto => Protocol::Blocks,
         asked => asked,
     };
-    let columns = Some(()).filter(|()| on_terminal).and_then(|()| output::terminal_columns()).unwrap_or(COLUMNS);
+    let columns = Some(()).filter(|()| on_terminal).and_then(|()| text_output::terminal_columns()).unwrap_or(COLUMNS);
     let (width, height) = match protocol {
         Protocol::Blocks => (BLOCKS_WIDTH.min(columns as u32), BLOCKS_WIDTH),
         _ => (args.side, args.side),
     };
-    let maker = Maker::new(args, width, height);
+    let maker = CardMaker::new(args, width, height);
     let rich = terminal::has_true_colors();
     if args.random {
         return show_random(args, maker, move |card| render(card, protocol, rich, columns));
     }
-    let mut output = Output::create(&args.output)?;
-    let taken = Taken::open_first(args, args.number.map(|n| n as u64))?;
-    let work = move |job: &flow::Job| Ok(render(&maker.card(&job.sample), protocol, rich, columns));
-    let tally = flow::run(args, taken, Reservoir::new(0, 0), work, |text| output.write(text.as_bytes()))?;
+    let mut output = TextOutput::create(&args.output)?;
+    let selected = SelectedSamples::open_first(args, args.number.map(|n| n as u64))?;
+    let work =
+        move |numbered: &samples::NumberedSample| Ok(render(&maker.card(&numbered.sample), protocol, rich, columns));
+    let tally =
+        samples::prepare_with_choice(args, selected, Reservoir::new(0, 0), work, |text| output.write(text.as_bytes()))?;
     output.finish()?;
     Ok(tally)
 }
 
-fn show_random(args: &Args, maker: Maker, render: impl Fn(&Card) -> String + Send + Sync + 'static) -> Result<Tally> {
+fn show_random(
+    args: &Args,
+    maker: CardMaker,
+    render: impl Fn(&SampleCard) -> String + Send + Sync + 'static,
+) -> Result<Tally> {
     let number = args.number.unwrap_or(0);
     let mut chosen: Vec<Option<(u64, String)>> = vec![None; number];
-    let mut output = Output::create(&args.output)?;
-    let work = move |job: &flow::Job| Ok(job.place.map(|place| (place, job.number, render(&maker.card(&job.sample)))));
-    let tally = flow::run(args, Taken::open(args)?, Reservoir::new(number, args.seed), work, |shown| {
-        if let Some((place, number, text)) = shown {
-            chosen[place] = Some((number, text));
-        }
-        Ok(())
-    })?;
+    let mut output = TextOutput::create(&args.output)?;
+    let work = move |numbered: &samples::NumberedSample| {
+        Ok(numbered.slot.map(|slot| (slot, numbered.number, render(&maker.card(&numbered.sample)))))
+    };
+    let tally = samples::prepare_with_choice(
+        args,
+        SelectedSamples::open(args)?,
+        Reservoir::new(number, args.seed),
+        work,
+        |shown| {
+            if let Some((slot, number, text)) = shown {
+                chosen[slot] = Some((number, text));
+            }
+            Ok(())
+        },
+    )?;
     let mut chosen: Vec<(u64, String)> = chosen.into_iter().flatten().collect();
     chosen.sort_unstable();
     chosen.iter().try_for_each(|(_, text)| output.write(text.as_bytes()))?;
@@ -94,7 +108,7 @@ fn show_random(args: &Args, maker: Maker, render: impl Fn(&Card) -> String + Sen
     Ok(tally)
 }
 
-fn render(card: &Card, protocol: Protocol, rich: bool, columns: usize) -> String {
+fn render(card: &SampleCard, protocol: Protocol, rich: bool, columns: usize) -> String {
     let mut text = match &card.picture {
         Err(why) => format!("[{why}]"),
         Ok(picture) => match protocol {
@@ -104,8 +118,8 @@ fn render(card: &Card, protocol: Protocol, rich: bool, columns: usize) -> String
             Protocol::Blocks | Protocol::Auto => blocks::encode(picture, rich),
         },
     };
-    text += &format!("\n{}\n", line(&card.key, columns));
-    let caption = line(&card.short_caption(), columns);
+    text += &format!("\n{}\n", one_line(&card.key, columns));
+    let caption = one_line(&card.short_caption(), columns);
     if !caption.is_empty() {
         text += &format!("{caption}\n");
     }

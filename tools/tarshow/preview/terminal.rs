@@ -1,4 +1,4 @@
-//! Which terminal this is: by its environment, and where that says nothing by asking it.
+//! Detects the graphics protocol of the terminal: from the environment, else by querying the terminal.
 
 use std::env;
 use std::fs::File;
@@ -11,26 +11,26 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 
 use super::Protocol;
 
-/// A terminal that has not answered by then will not.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// A terminal that supports the query answers within this time.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The best protocol that the terminal understands.
+/// The best protocol that the terminal supports.
 pub fn detect() -> Protocol {
-    // Inside a multiplexer the environment tells of a terminal that does not see what is printed.
+    // Inside a multiplexer the environment describes the outer terminal, which does not receive our output.
     if !is_multiplexed()
-        && let Some(protocol) = by_environment()
+        && let Some(protocol) = from_environment()
     {
         return protocol;
     }
     if has_sixel() { Protocol::Sixel } else { Protocol::Blocks }
 }
 
-/// Whether the terminal says that it has 24 bits a colour.
+/// Whether the terminal declares 24-bit colour.
 pub fn has_true_colors() -> bool {
     matches!(variable("COLORTERM").as_str(), "truecolor" | "24bit")
 }
 
-fn by_environment() -> Option<Protocol> {
+fn from_environment() -> Option<Protocol> {
     let (term, program) = (variable("TERM"), variable("TERM_PROGRAM"));
     if term == "xterm-kitty" || term == "xterm-ghostty" || program == "ghostty" || program == "WezTerm" {
         return Some(Protocol::Kitty);
@@ -48,39 +48,39 @@ fn variable(name: &str) -> String {
     env::var(name).unwrap_or_default()
 }
 
-/// Asks for the terminal's attributes; 4 among them is sixel.
+/// Queries the terminal's attributes; attribute 4 is sixel.
 fn has_sixel() -> bool {
-    let answer = ask(b"\x1b[c").unwrap_or_default();
+    let answer = query(b"\x1b[c").unwrap_or_default();
     let attributes = answer.strip_prefix("\x1b[?").and_then(|rest| rest.strip_suffix('c'));
     attributes.is_some_and(|attributes| attributes.split(';').any(|number| number == "4"))
 }
 
-/// Writes a question to the terminal and reads its answer, which nobody sees.
-fn ask(question: &[u8]) -> Option<String> {
+/// Sends a query to the terminal and reads the answer without echo.
+fn query(question: &[u8]) -> Option<String> {
     let mut terminal = File::options().read(true).write(true).open("/dev/tty").ok()?;
     let before = tcgetattr(&terminal).ok()?;
     let mut quiet = before.clone();
     quiet.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
     tcsetattr(&terminal, OptionalActions::Flush, &quiet).ok()?;
-    let restore = Restore(terminal.try_clone().ok()?, before);
+    let restore = RestoreTerminal(terminal.try_clone().ok()?, before);
     terminal.write_all(question).ok()?;
-    let answer = listen(&mut terminal);
+    let answer = read_answer(&mut terminal);
     drop(restore);
     String::from_utf8(answer).ok()
 }
 
-/// Puts the terminal back as it was.
-struct Restore(File, Termios);
+/// Restores the terminal's settings when dropped.
+struct RestoreTerminal(File, Termios);
 
-impl Drop for Restore {
+impl Drop for RestoreTerminal {
     fn drop(&mut self) {
         _ = tcsetattr(&self.0, OptionalActions::Flush, &self.1);
     }
 }
 
-fn listen(terminal: &mut File) -> Vec<u8> {
+fn read_answer(terminal: &mut File) -> Vec<u8> {
     let (began, mut answer, mut byte) = (Instant::now(), Vec::new(), [0]);
-    while let Some(left) = PATIENCE.checked_sub(began.elapsed()) {
+    while let Some(left) = ANSWER_TIMEOUT.checked_sub(began.elapsed()) {
         let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
         let ready = poll(&mut [PollFd::from_borrowed_fd(terminal.as_fd(), PollFlags::IN)], Some(&wait));
         if ready != Ok(1) || terminal.read(&mut byte).unwrap_or(0) == 0 {

@@ -1,56 +1,56 @@
-//! -j and --max-failures on Kubernetes, where a run is one Job or several that know nothing of each other.
+//! Checks of -j and --max-failures on Kubernetes, where a run is one Job or several that do not know of each other.
 
 use anyhow::{Result, bail};
 use tarpipe::cli::Usage;
 
-use super::manifest::{self, Server};
-use crate::bundle;
-use crate::config::Config;
-use crate::job::Job;
+use super::manifest::{self, ServerVersion};
+use crate::shardrun::engine::site_config::SiteConfig;
+use crate::shardrun::run::pending::PendingRun;
+use crate::shardrun::task::bundle;
 
-/// Pods at once where -j does not say: servers and stores get a chance to cope.
-const USUAL_PARALLEL: usize = 256;
+/// Pods at once without -j: few enough not to overload servers and object stores.
+const DEFAULT_PARALLEL: usize = 256;
 
-/// Refuses flags that cannot be kept.
-pub fn check(job: &Job, config: &Config) -> Result<()> {
-    if manifest::image(job, config).is_empty() {
-        bail!(Usage("--on k8s needs --image, or image in the section k8s of --config".into()));
+/// Refuses combinations of flags that cannot work.
+pub fn check(pending: &PendingRun, config: &SiteConfig) -> Result<()> {
+    if manifest::image(pending, config).is_empty() {
+        bail!(Usage("--on k8s requires --image, or image in the section k8s of --config".into()));
     }
-    if job.settings.plain_jobs && job.settings.jobs > 0 && !job.settings.wait {
-        bail!(Usage("--plain-jobs with -j needs --wait: nobody else could hold the Jobs back".into()));
+    if pending.settings.plain_jobs && pending.settings.jobs > 0 && !pending.settings.wait {
+        bail!(Usage("--plain-jobs with -j requires --wait: only shardrun can limit the number of Jobs".into()));
     }
     Ok(())
 }
 
-/// Refuses limits that nobody would keep: a Job knows nothing of the others.
-pub fn check_limits(job: &Job, server: Server, slices: usize) -> Result<()> {
-    let tasks = bundle::count(&job.todo, job.settings.chunk);
-    if is_plain(job, server) && tasks > USUAL_PARALLEL && !job.settings.wait {
-        bail!(Usage(format!("{tasks} tasks as single-pod Jobs need --wait: nobody else could hold the Jobs back")));
+/// Refuses limits that nothing would enforce, because Jobs do not know of each other.
+pub fn check_limits(pending: &PendingRun, server: ServerVersion, slices: usize) -> Result<()> {
+    let tasks = bundle::count_tasks(&pending.todo, pending.settings.chunk);
+    if is_plain(pending, server) && tasks > DEFAULT_PARALLEL && !pending.settings.wait {
+        bail!(Usage(format!("{tasks} single-pod Jobs require --wait: only shardrun can limit the number of Jobs")));
     }
-    if !is_plain(job, server) && parallel(job) < slices {
-        let jobs = job.settings.jobs;
+    if !is_plain(pending, server) && parallel(pending) < slices {
+        let jobs = pending.settings.jobs;
         bail!(Usage(format!(
-            "-j {jobs}: these tasks take {slices} Jobs, each with a pod at work; raise --chunk or -j"
+            "-j {jobs}: these tasks take {slices} Jobs, each with at least one pod; raise --chunk or -j"
         )));
     }
-    if job.settings.max_failures.is_some() && !counts_failures(job, server, slices) && !job.settings.wait {
-        bail!(Usage("--max-failures needs --wait here: only a single Job of a server from 1.29 on, without --chunk, counts failed items by itself".into()));
+    if pending.settings.max_failures.is_some() && !counts_failures(pending, server, slices) && !pending.settings.wait {
+        bail!(Usage("--max-failures requires --wait here: Kubernetes itself counts failed items only from 1.29 on, for a single Job without --chunk".into()));
     }
     Ok(())
 }
 
-/// Whether the server itself stops when too many items have failed.
-pub fn counts_failures(job: &Job, server: Server, slices: usize) -> bool {
-    server.has_limit_per_index() && !is_plain(job, server) && slices == 1 && job.settings.chunk == 1
+/// Whether the server itself stops the run after too many failures.
+pub fn counts_failures(pending: &PendingRun, server: ServerVersion, slices: usize) -> bool {
+    server.has_limit_per_index() && !is_plain(pending, server) && slices == 1 && pending.settings.chunk == 1
 }
 
-/// How many pods may run at once.
-pub fn parallel(job: &Job) -> usize {
-    if job.settings.jobs > 0 { job.settings.jobs } else { USUAL_PARALLEL }
+/// Number of pods that may run at once.
+pub fn parallel(pending: &PendingRun) -> usize {
+    if pending.settings.jobs > 0 { pending.settings.jobs } else { DEFAULT_PARALLEL }
 }
 
-/// Whether every task is a Job of its own.
-pub fn is_plain(job: &Job, server: Server) -> bool {
-    job.settings.plain_jobs || !server.has_indexed()
+/// Whether each task is a Job of its own.
+pub fn is_plain(pending: &PendingRun, server: ServerVersion) -> bool {
+    pending.settings.plain_jobs || !server.has_indexed()
 }

@@ -1,4 +1,4 @@
-//! Kubernetes objects: a ConfigMap with a bundle, and the Jobs that work on it.
+//! Builds the Kubernetes objects of a run: for each slice of the tasks, a ConfigMap with the bundle and the Jobs that run it.
 
 use anyhow::{Context, Result};
 use base64::Engine as _;
@@ -6,126 +6,127 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 use tarpipe::compression::Compression;
+use tarpipe::run::shell;
 
-use crate::bundle;
-use crate::config::{Config, Pods, Table};
-use crate::job::Job;
+use crate::shardrun::engine::site_config::{ConfigTable, PodConfig, SiteConfig};
+use crate::shardrun::run::pending::PendingRun;
+use crate::shardrun::task::bundle;
 
-/// An Indexed Job may have more, but its status must stay small.
+/// Most tasks of an Indexed Job. Kubernetes allows more, but the status of the Job must stay small.
 const MAX_TASKS: usize = 10_000;
-/// A ConfigMap holds 1 MiB, in which base64 takes a third.
+/// Largest bundle in bytes: a ConfigMap holds 1 MiB, and base64 adds a third.
 const MAX_BUNDLE: usize = 700 << 10;
-/// Where pods find their bundle.
-const FOLDER: &str = "/etc/shardrun";
-const FILE: &str = "bundle.jsonl.gz";
-/// How often a pod is made anew after its node was lost.
+/// Where the ConfigMap is mounted, and its file.
+const BUNDLE_FOLDER: &str = "/etc/shardrun";
+const BUNDLE_FILE: &str = "bundle.jsonl.gz";
+/// Default number of replacements for a lost pod.
 const RESTARTS: u32 = 3;
-/// Seconds that finished Jobs are kept, for `status` to see them.
-const KEPT: u32 = 7 * 24 * 3600;
-/// What tells a pod its number, and us which pod it is.
-pub const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// Seconds for which finished Jobs are kept, so that `status` can read their results.
+const TTL_SECONDS: u32 = 7 * 24 * 3600;
+/// Annotation with the number of a pod in its Job.
+pub const INDEX_ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
 
-/// What a server can do, by the minor of its version 1.x.
+/// The minor version of a server 1.x, which decides what it supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-pub struct Server(pub u32);
+pub struct ServerVersion(pub u32);
 
-impl Server {
-    /// Takes a version such as `1.29` or `1.20+`.
+impl ServerVersion {
+    /// Parses a version such as `1.29` or `1.20+`.
     pub fn parse(version: &str) -> Option<Self> {
         let minor = version.trim_start_matches('v').strip_prefix("1.")?;
         let digits = minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len());
-        minor[..digits].parse().ok().map(Server)
+        minor[..digits].parse().ok().map(ServerVersion)
     }
 
-    /// Whether Jobs can be Indexed.
+    /// Whether the server has Indexed Jobs.
     pub fn has_indexed(self) -> bool {
-        self >= Server(21)
+        self >= ServerVersion(21)
     }
 
-    /// Whether a Job can tell failures from disruptions.
+    /// Whether a Job can distinguish failures from disruptions.
     fn has_failure_policy(self) -> bool {
-        self >= Server(26)
+        self >= ServerVersion(26)
     }
 
-    /// Whether an index can fail for good while the others go on.
+    /// Whether one index can fail for good while the others continue.
     pub fn has_limit_per_index(self) -> bool {
-        self >= Server(29)
+        self >= ServerVersion(29)
     }
 }
 
-/// A slice of the tasks that one ConfigMap holds.
-pub struct Slice {
-    /// The first task.
+/// Consecutive tasks whose bundle fits into one ConfigMap.
+pub struct TaskSlice {
+    /// First task.
     pub first: usize,
-    /// How many.
+    /// Number of tasks.
     pub tasks: usize,
     bundle: Vec<u8>,
 }
 
-/// Cuts the tasks of a job into slices that fit.
-pub fn slices(job: &Job) -> Result<Vec<Slice>> {
+/// Divides the tasks of a run into slices.
+pub fn slices(pending: &PendingRun) -> Result<Vec<TaskSlice>> {
     let mut slices = Vec::new();
-    cut(job, 0, bundle::count(&job.todo, job.settings.chunk), &mut slices)?;
+    split(pending, 0, bundle::count_tasks(&pending.todo, pending.settings.chunk), &mut slices)?;
     Ok(slices)
 }
 
-fn cut(job: &Job, first: usize, tasks: usize, slices: &mut Vec<Slice>) -> Result<()> {
+fn split(pending: &PendingRun, first: usize, tasks: usize, slices: &mut Vec<TaskSlice>) -> Result<()> {
     if tasks <= MAX_TASKS {
-        let bundle = pack(job, first, tasks)?;
+        let bundle = pack(pending, first, tasks)?;
         if bundle.len() <= MAX_BUNDLE || tasks == 1 {
-            slices.push(Slice { first, tasks, bundle });
+            slices.push(TaskSlice { first, tasks, bundle });
             return Ok(());
         }
     }
     let half = tasks / 2;
-    cut(job, first, half, slices)?;
-    cut(job, first + half, tasks - half, slices)
+    split(pending, first, half, slices)?;
+    split(pending, first + half, tasks - half, slices)
 }
 
-fn pack(job: &Job, first: usize, tasks: usize) -> Result<Vec<u8>> {
-    let chunk = job.settings.chunk;
-    let items = &job.todo[first * chunk..((first + tasks) * chunk).min(job.todo.len())];
+fn pack(pending: &PendingRun, first: usize, tasks: usize) -> Result<Vec<u8>> {
+    let chunk = pending.settings.chunk;
+    let items = &pending.todo[first * chunk..((first + tasks) * chunk).min(pending.todo.len())];
     let mut encoder = Compression::gzip().encoder(Vec::new(), 1)?;
     let mut text = Vec::new();
-    bundle::write_one(&mut text, &job.head, &job.items, items, chunk)?;
+    bundle::write_one(&mut text, &pending.spec, &pending.items, items, chunk)?;
     encoder.write_all(&text)?;
     Ok(encoder.finish()?)
 }
 
-/// Makes the objects of a job.
-pub struct Maker<'a> {
-    /// What is run.
-    pub job: &'a Job,
-    /// The site's file.
-    pub config: &'a Config,
-    /// What the server can do.
-    pub server: Server,
-    /// The start of all names.
+/// Builds the objects of a run.
+pub struct ManifestBuilder<'a> {
+    /// The run.
+    pub pending: &'a PendingRun,
+    /// The site configuration.
+    pub config: &'a SiteConfig,
+    /// Version of the server.
+    pub server: ServerVersion,
+    /// Prefix of all names.
     pub name: String,
-    /// How many pods of a slice may run at once.
+    /// Number of pods per Job that may run at once.
     pub parallel: usize,
-    /// Whether a Job stops by itself when too many items have failed.
+    /// Whether the Job itself stops after too many failures.
     pub stops: bool,
 }
 
-impl Maker<'_> {
-    /// The name of a slice's ConfigMap and Job.
-    pub fn name_of(&self, slice: &Slice) -> String {
+impl ManifestBuilder<'_> {
+    /// Name of the ConfigMap and the Job of a slice.
+    pub fn name_of(&self, slice: &TaskSlice) -> String {
         format!("{}-{}", self.name, slice.first)
     }
 
     /// The ConfigMap of a slice.
-    pub fn config_map(&self, slice: &Slice) -> Value {
+    pub fn config_map(&self, slice: &TaskSlice) -> Value {
         json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": self.name_of(slice), "labels": self.labels()},
-            "binaryData": {FILE: STANDARD.encode(&slice.bundle)},
+            "binaryData": {BUNDLE_FILE: STANDARD.encode(&slice.bundle)},
         })
     }
 
     /// The Indexed Job of a slice.
-    pub fn indexed_job(&self, slice: &Slice) -> Result<Value> {
+    pub fn indexed_job(&self, slice: &TaskSlice) -> Result<Value> {
         let restarts = self.config.k8s.restarts.unwrap_or(RESTARTS);
         let mut spec = Map::new();
         spec.insert("completionMode".into(), "Indexed".into());
@@ -133,7 +134,7 @@ impl Maker<'_> {
         spec.insert("parallelism".into(), self.parallel.min(slice.tasks).into());
         if self.server.has_limit_per_index() {
             spec.insert("backoffLimitPerIndex".into(), restarts.into());
-            if let Some(most) = self.job.head.limits.max_failures.filter(|_| self.stops) {
+            if let Some(most) = self.pending.spec.limits.max_failures.filter(|_| self.stops) {
                 spec.insert("maxFailedIndexes".into(), most.min(slice.tasks as u64).into());
             }
         } else {
@@ -145,15 +146,15 @@ impl Maker<'_> {
         self.job_object(&self.name_of(slice), spec, self.template(slice, None)?)
     }
 
-    /// A Job of a single pod for one task of a slice.
-    pub fn plain_job(&self, slice: &Slice, task: usize) -> Result<Value> {
+    /// A Job with a single pod for one task of a slice.
+    pub fn plain_job(&self, slice: &TaskSlice, task: usize) -> Result<Value> {
         let mut spec = Map::new();
         spec.insert("backoffLimit".into(), self.config.k8s.restarts.unwrap_or(RESTARTS).into());
         self.job_object(&format!("{}-{task}", self.name_of(slice)), spec, self.template(slice, Some(task))?)
     }
 
     fn job_object(&self, name: &str, mut spec: Map<String, Value>, template: Value) -> Result<Value> {
-        spec.insert("ttlSecondsAfterFinished".into(), KEPT.into());
+        spec.insert("ttlSecondsAfterFinished".into(), TTL_SECONDS.into());
         spec.insert("template".into(), template);
         Ok(json!({
             "apiVersion": "batch/v1",
@@ -163,7 +164,7 @@ impl Maker<'_> {
         }))
     }
 
-    /// Failed items are final, lost pods are not.
+    /// Failed items are final; lost pods are replaced.
     fn failure_policy(&self) -> Value {
         let disrupted =
             json!({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
@@ -177,11 +178,11 @@ impl Maker<'_> {
         json!({"app.kubernetes.io/name": "shardrun", "shardrun": self.name})
     }
 
-    fn template(&self, slice: &Slice, task: Option<usize>) -> Result<Value> {
+    fn template(&self, slice: &TaskSlice, task: Option<usize>) -> Result<Value> {
         let pods = &self.config.k8s;
         let mut metadata = json!({"labels": self.labels()});
         if let Some(task) = task {
-            metadata["annotations"] = json!({INDEX: task.to_string()});
+            metadata["annotations"] = json!({INDEX_ANNOTATION: task.to_string()});
         }
         let mut volumes = vec![json!({"name": "shardrun", "configMap": {"name": self.name_of(slice)}})];
         volumes.extend(site_volumes(pods));
@@ -204,7 +205,7 @@ impl Maker<'_> {
         let pods = &self.config.k8s;
         let mut container = json!({
             "name": "main",
-            "image": image(self.job, self.config),
+            "image": image(self.pending, self.config),
             "command": self.command(),
             "env": self.env(task),
             "volumeMounts": mounts(pods)?,
@@ -220,20 +221,20 @@ impl Maker<'_> {
         Ok(container)
     }
 
-    /// Where the server would run a failed task again, the failure travels as a result alone.
+    /// The command of the container. Servers that would run a failed task again get --final, so that failures are reported as
+    /// results only.
     fn command(&self) -> Vec<String> {
         let worker = &self.config.worker;
-        let program = worker.shardrun.clone().unwrap_or_else(|| "shardrun".into());
-        let mut words = vec![program, "item".into()];
-        if !self.server.has_limit_per_index() || self.job.settings.plain_jobs {
-            words.push("--final".into());
+        let mut argv = worker.command().unwrap_or_else(|| vec!["shardrun".into()]);
+        argv.push("item".into());
+        if !self.server.has_limit_per_index() || self.pending.settings.plain_jobs {
+            argv.push("--final".into());
         }
-        words.push(format!("{FOLDER}/{FILE}"));
+        argv.push(format!("{BUNDLE_FOLDER}/{BUNDLE_FILE}"));
         if worker.setup.trim().is_empty() {
-            return words;
+            return argv;
         }
-        let words: Vec<String> = words.iter().map(|word| tarpipe::run::shell::quote(word)).collect();
-        vec!["bash".into(), "-c".into(), format!("{}\nexec {}", worker.setup.trim_end(), words.join(" "))]
+        vec!["bash".into(), "-c".into(), format!("{}\nexec {}", worker.setup.trim_end(), shell::join(&argv))]
     }
 
     fn env(&self, task: Option<usize>) -> Vec<Value> {
@@ -246,14 +247,14 @@ impl Maker<'_> {
     }
 }
 
-/// The image that was asked for, empty where none was.
-pub fn image(job: &Job, config: &Config) -> String {
-    job.settings.image.clone().or_else(|| config.k8s.image.clone()).unwrap_or_default()
+/// The image from --image or the site configuration; empty if neither has one.
+pub fn image(pending: &PendingRun, config: &SiteConfig) -> String {
+    pending.settings.image.clone().or_else(|| config.k8s.image.clone()).unwrap_or_default()
 }
 
-/// The site's volumes, without what says where they are mounted.
-fn site_volumes(pods: &Pods) -> Vec<Value> {
-    let without_mount = |volume: &Table| {
+/// The volumes of the site configuration, without the keys that describe their mounts.
+fn site_volumes(pods: &PodConfig) -> Vec<Value> {
+    let without_mount = |volume: &ConfigTable| {
         let mut volume = volume.clone();
         ["mount", "sub_path", "read_only"].iter().for_each(|key| _ = volume.shift_remove(*key));
         Value::Object(volume)
@@ -261,14 +262,14 @@ fn site_volumes(pods: &Pods) -> Vec<Value> {
     pods.volumes.iter().map(without_mount).collect()
 }
 
-fn mounts(pods: &Pods) -> Result<Vec<Value>> {
-    let mut mounts = vec![json!({"name": "shardrun", "mountPath": FOLDER, "readOnly": true})];
+fn mounts(pods: &PodConfig) -> Result<Vec<Value>> {
+    let mut mounts = vec![json!({"name": "shardrun", "mountPath": BUNDLE_FOLDER, "readOnly": true})];
     for volume in &pods.volumes {
-        let word = |key: &str| volume.get(key).and_then(|value| value.as_str());
-        let name = word("name").context("--config: a volume without a name")?;
-        let path = word("mount").with_context(|| format!("--config: volume {name} has no mount"))?;
+        let text = |key: &str| volume.get(key).and_then(|value| value.as_str());
+        let name = text("name").context("--config: a volume has no name")?;
+        let path = text("mount").with_context(|| format!("--config: volume {name} has no mount"))?;
         let mut mount = json!({"name": name, "mountPath": path});
-        if let Some(sub_path) = word("sub_path") {
+        if let Some(sub_path) = text("sub_path") {
             mount["subPath"] = sub_path.into();
         }
         if let Some(read_only) = volume.get("read_only").and_then(Value::as_bool) {
@@ -279,8 +280,8 @@ fn mounts(pods: &Pods) -> Result<Vec<Value>> {
     Ok(mounts)
 }
 
-/// Puts further fields into an object; lists are added to what is there.
-fn merge(object: &mut Value, fields: &Table) {
+/// Adds fields to an object; lists are appended to existing ones.
+fn merge(object: &mut Value, fields: &ConfigTable) {
     for (name, value) in fields {
         match (object.get_mut(name), value) {
             (Some(Value::Array(there)), Value::Array(more)) => there.extend(more.iter().cloned()),

@@ -1,4 +1,4 @@
-//! Why pods do not start: images, nodes, quotas.
+//! Finds out why pods do not start: missing images, no suitable node, exceeded quotas.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,29 @@ use anyhow::Result;
 use serde_json::Value;
 use tarpipe::tally::counted;
 
-use super::{get, look};
-use crate::engine::Submission;
+use super::kubectl::{get, view};
+use crate::shardrun::engine::Submission;
 
-/// Why pods do not start, or why there are none, each reason once.
+/// Why pods do not start, or why there are none: each reason once with its number of pods.
 pub fn reasons(submission: &Submission) -> Result<Vec<String>> {
-    let seen = look(submission)?;
-    if seen.pods.is_empty() && seen.active > 0 {
+    let view = view(submission)?;
+    if view.pods.is_empty() && view.active > 0 {
         return no_pods(submission);
     }
-    let is_running = seen.pods.iter().any(|pod| pod.phase == "Running");
+    let is_running = view.pods.iter().any(|pod| pod.phase == "Running");
     let mut found: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
-    for (reason, message) in seen.pods.iter().filter_map(|pod| pod.waits.as_ref()) {
-        // Waiting for room while other pods run is normal.
+    for (reason, message) in view.pods.iter().filter_map(|pod| pod.waits.as_ref()) {
+        // Waiting for resources while other pods run is normal.
         if reason != "Unschedulable" || !is_running {
             found.entry(reason).or_insert((0, message)).0 += 1;
         }
     }
-    let tell =
+    let describe =
         |(reason, (count, message)): (&str, (u64, &str))| format!("{}: {reason}: {message}", counted(count, "pod"));
-    Ok(found.into_iter().map(tell).collect())
+    Ok(found.into_iter().map(describe).collect())
 }
 
-/// Why the Jobs have no pods, as their events say: a quota, an admission policy.
+/// Why the Jobs have no pods, from their events: a quota, an admission policy.
 fn no_pods(submission: &Submission) -> Result<Vec<String>> {
     let selector = "involvedObject.kind=Job,type=Warning";
     let events = get(submission, &["events", "--field-selector", selector])?;

@@ -1,0 +1,5 @@
+//! `fetch` as an executable of its own.
+
+fn main() -> std::process::ExitCode {
+    tarpipe_tools::fetch::main(std::env::args_os().collect())
+}

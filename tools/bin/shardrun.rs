@@ -1,0 +1,5 @@
+//! `shardrun` as an executable of its own.
+
+fn main() -> std::process::ExitCode {
+    tarpipe_tools::shardrun::main(std::env::args_os().collect())
+}

@@ -1,0 +1,5 @@
+//! `tarcat` as an executable of its own.
+
+fn main() -> std::process::ExitCode {
+    tarpipe_tools::tarcat::main(std::env::args_os().collect())
+}

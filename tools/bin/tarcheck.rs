@@ -1,0 +1,5 @@
+//! `tarcheck` as an executable of its own.
+
+fn main() -> std::process::ExitCode {
+    tarpipe_tools::tarcheck::main(std::env::args_os().collect())
+}

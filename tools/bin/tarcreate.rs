@@ -1,0 +1,5 @@
+//! `tarcreate` as an executable of its own.
+
+fn main() -> std::process::ExitCode {
+    tarpipe_tools::tarcreate::main(std::env::args_os().collect())
+}

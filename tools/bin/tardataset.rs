@@ -1,0 +1,5 @@
+//! `tardataset` as an executable of its own.
+
+fn main() -> std::process::ExitCode {
+    tarpipe_tools::tardataset::main(std::env::args_os().collect())
+}

@@ -1,0 +1,5 @@
+//! `tarproc` as an executable of its own.
+
+fn main() -> std::process::ExitCode {
+    tarpipe_tools::tarproc::main(std::env::args_os().collect())
+}

@@ -1,0 +1,5 @@
+//! `tarresize` as an executable of its own.
+
+fn main() -> std::process::ExitCode {
+    tarpipe_tools::tarresize::main(std::env::args_os().collect())
+}

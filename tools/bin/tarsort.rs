@@ -1,0 +1,5 @@
+//! `tarsort` as an executable of its own.
+
+fn main() -> std::process::ExitCode {
+    tarpipe_tools::tarsort::main(std::env::args_os().collect())
+}

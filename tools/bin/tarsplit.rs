@@ -1,0 +1,5 @@
+//! `tarsplit` as an executable of its own.
+
+fn main() -> std::process::ExitCode {
+    tarpipe_tools::tarsplit::main(std::env::args_os().collect())
+}

@@ -1,0 +1,5 @@
+//! `urlcat` as an executable of its own.
+
+fn main() -> std::process::ExitCode {
+    tarpipe_tools::urlcat::main(std::env::args_os().collect())
+}

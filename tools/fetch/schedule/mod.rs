@@ -1,0 +1,11 @@
+//! Which row is fetched when: the scheduler, the queues of the hosts, retries, and the thread that runs the requests.
+
+mod host_queues;
+mod retry;
+mod runtime;
+mod scheduler;
+
+pub use host_queues::HostLimits;
+pub use retry::RetryPolicy;
+pub use runtime::start;
+pub use scheduler::{Gauges, ScheduleChannels, ScheduleOptions};

@@ -1,0 +1,183 @@
+//! What an image is, before any pixel is decoded: format, size, orientation, metadata. Decompression bombs are rejected
+//! here.
+
+use std::io::Cursor;
+
+use image::metadata::Orientation;
+use image::{ImageDecoder, ImageFormat, ImageReader, Limits};
+use tarpipe::run::memory;
+
+use crate::tarresize::failure::{ImageFailure, ImageFailureCode};
+use crate::tarresize::formats::chunks;
+use crate::tarresize::geometry::PixelSize;
+use crate::tarresize::jpeg::markers::{self, Markers};
+
+/// Images with more pixels are rejected as bombs: Pillow's limit, twice 89 million.
+pub const MAX_PIXELS: u64 = 178_956_970;
+
+/// Images with more frames are rejected as bombs, however small the frames are.
+const MAX_FRAMES: u64 = 5_000;
+
+/// The kinds of image that can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageKind {
+    Jpeg,
+    Webp,
+    Other(ImageFormat),
+}
+
+impl ImageKind {
+    /// Detects the kind from the content; the file extension does not matter.
+    pub fn detect(bytes: &[u8]) -> Option<ImageKind> {
+        if bytes.starts_with(&[0xff, 0xd8]) {
+            return Some(ImageKind::Jpeg);
+        }
+        match image::guess_format(bytes).ok()? {
+            ImageFormat::WebP => Some(ImageKind::Webp),
+            format
+            @ (ImageFormat::Png | ImageFormat::Gif | ImageFormat::Bmp | ImageFormat::Tiff | ImageFormat::Pnm) => {
+                Some(ImageKind::Other(format))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Everything known before decoding.
+#[derive(Debug)]
+pub struct ImageHeader {
+    pub kind: ImageKind,
+    /// As stored, before orientation.
+    pub size: PixelSize,
+    pub orientation: Orientation,
+    pub frames: u64,
+    /// Bytes per pixel in the decoder's output, before conversion to 8 bits per channel.
+    pub pixel_bytes: u64,
+    pub exif: Option<Vec<u8>>,
+    pub icc: Option<Vec<u8>>,
+    /// Whether `--strip` would remove anything.
+    pub has_metadata: bool,
+    /// What the markers of a JPEG say.
+    pub jpeg: Option<Markers>,
+}
+
+/// Reads the header of an image and rejects bombs.
+pub fn read(bytes: &[u8]) -> Result<ImageHeader, ImageFailure> {
+    let unknown = || ImageFailure::new(ImageFailureCode::Unsupported, "unknown or unsupported image format");
+    let mut header = match ImageKind::detect(bytes).ok_or_else(unknown)? {
+        ImageKind::Jpeg => jpeg_header(bytes)?,
+        ImageKind::Webp => webp_header(bytes)?,
+        ImageKind::Other(format) => other_header(bytes, format)?,
+    };
+    header.has_metadata |= header.exif.is_some() || header.icc.is_some();
+    refuse_bombs(&header)?;
+    Ok(header)
+}
+
+fn refuse_bombs(header: &ImageHeader) -> Result<(), ImageFailure> {
+    let PixelSize { width, height } = header.size;
+    if header.size.area() > MAX_PIXELS {
+        return Err(ImageFailure::new(ImageFailureCode::Bomb, format!("{width}x{height} pixels")));
+    }
+    if header.frames > MAX_FRAMES {
+        return Err(ImageFailure::new(ImageFailureCode::Bomb, format!("{} frames", header.frames)));
+    }
+    Ok(())
+}
+
+fn jpeg_header(bytes: &[u8]) -> Result<ImageHeader, ImageFailure> {
+    let mut markers = markers::read(bytes)?;
+    let (exif, icc) = (markers.exif.take(), markers.icc.take());
+    let orientation = exif.as_deref().and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms);
+    let (size, has_metadata) = (markers.size, markers.has_metadata);
+    let jpeg = Some(markers);
+    Ok(ImageHeader {
+        kind: ImageKind::Jpeg,
+        size,
+        orientation,
+        frames: 1,
+        pixel_bytes: 4,
+        exif,
+        icc,
+        has_metadata,
+        jpeg,
+    })
+}
+
+fn webp_header(bytes: &[u8]) -> Result<ImageHeader, ImageFailure> {
+    let chunks = chunks::read_webp(bytes);
+    let features = webp::BitstreamFeatures::new(bytes);
+    let Some(features) = features.filter(|features| features.width() * features.height() > 0) else {
+        let detail = "missing or invalid WebP header";
+        return Err(if chunks.is_complete { ImageFailure::decode(detail) } else { ImageFailure::truncated(detail) });
+    };
+    let size = PixelSize::new(features.width(), features.height());
+    let orientation = chunks.exif.as_deref().and_then(Orientation::from_exif_chunk);
+    let (exif, icc, has_metadata) = (chunks.exif, chunks.icc, chunks.xmp);
+    // An animation with a single frame still needs the animation decoder.
+    let frames = chunks.frames.max(if features.has_animation() { 2 } else { 1 });
+    let orientation = orientation.unwrap_or(Orientation::NoTransforms);
+    Ok(ImageHeader {
+        kind: ImageKind::Webp,
+        size,
+        orientation,
+        frames,
+        pixel_bytes: 4,
+        exif,
+        icc,
+        has_metadata,
+        jpeg: None,
+    })
+}
+
+fn other_header(bytes: &[u8], format: ImageFormat) -> Result<ImageHeader, ImageFailure> {
+    let mut decoder = open_decoder(bytes, format)?;
+    let (width, height) = decoder.dimensions();
+    if width == 0 || height == 0 {
+        return Err(ImageFailure::decode("width or height is 0"));
+    }
+    let icc = decoder.icc_profile().unwrap_or(None);
+    let exif = decoder.exif_metadata().unwrap_or(None);
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let frames = match format {
+        ImageFormat::Gif => chunks::gif_frames(bytes),
+        ImageFormat::Png => chunks::png_frames(bytes),
+        _ => 1,
+    };
+    let (kind, size, has_metadata) = (ImageKind::Other(format), PixelSize::new(width, height), false);
+    let pixel_bytes = decoder.color_type().bytes_per_pixel().into();
+    Ok(ImageHeader { kind, size, orientation, frames, pixel_bytes, exif, icc, has_metadata, jpeg: None })
+}
+
+/// Opens a decoder, which reads the header but no pixels and never allocates more than the largest accepted image
+/// needs.
+pub fn open_decoder(bytes: &[u8], format: ImageFormat) -> Result<impl ImageDecoder, ImageFailure> {
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+    let mut limits = Limits::no_limits();
+    let limit = if format == ImageFormat::Png { memory::png_overhead(bytes) } else { u64::MAX };
+    limits.max_alloc = Some(limit.min(MAX_PIXELS * 8));
+    reader.limits(limits);
+    reader.into_decoder().map_err(|err| from_image_error(&err))
+}
+
+/// Converts an error of the image crate; an early end of the data is hidden among the error's sources.
+pub fn from_image_error(err: &image::ImageError) -> ImageFailure {
+    if let image::ImageError::Limits(_) = err {
+        return ImageFailure::new(ImageFailureCode::Bomb, err);
+    }
+    if let image::ImageError::Unsupported(_) = err {
+        return ImageFailure::new(ImageFailureCode::Unsupported, err);
+    }
+    // The I/O error itself is not among the sources of the variant that wraps it.
+    let is_end = |io: &std::io::Error| io.kind() == std::io::ErrorKind::UnexpectedEof;
+    let mut ends_early = matches!(err, image::ImageError::IoError(io) if is_end(io));
+    let mut source = std::error::Error::source(err);
+    while let Some(inner) = source {
+        ends_early |= inner.downcast_ref().is_some_and(is_end);
+        source = inner.source();
+    }
+    if ends_early {
+        return ImageFailure::truncated("unexpected end of data");
+    }
+    ImageFailure::decode(err)
+}
