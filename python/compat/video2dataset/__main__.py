@@ -1,0 +1,7 @@
+"""python -m video2dataset"""
+
+import sys
+
+from . import main
+
+sys.exit(main())

@@ -1,0 +1,126 @@
+"""any2dataset on tarpipe's tools: from tables of URLs of any files to a dataset, as a command and as a function.
+
+    any2dataset --url_list files.txt --output_folder sounds --output_format webdataset --thread_count 64
+
+    from tarpipe.any2dataset import any2dataset
+
+Flags, defaults and files are those that any2dataset documents: FOLDER/00000.tar with 000000000.flat, .json and .txt,
+FOLDER/00000.parquet with one row per URL, FOLDER/00000_stats.json with counts. Files are stored unchanged, with and
+without --disable_all_reencoding. New shards are added to a folder that has some; --incremental_mode incremental resumes
+a run that was stopped, and overwrite starts over.
+
+In addition: --dry_run prints the pipeline, --max_size MB limits the size of a file (default 100), --allow_private,
+--ignore_ssl_certificate, --max_shard_retry, and --distributor ray and slurm. --file_size, which any2dataset documents
+but does not have, is missing here too.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Optional
+
+from . import dropin
+from .dropin.dataset import USER_AGENT, Dataset
+
+__all__ = ["any2dataset", "download", "main"]
+
+
+def any2dataset(
+    url_list: str,
+    output_folder: str = "files",
+    processes_count: int = 1,
+    output_format: str = "files",
+    input_format: str = "txt",
+    url_col: str = "url",
+    caption_col: Optional[str] = None,
+    thread_count: int = 256,
+    number_sample_per_shard: int = 10000,
+    save_additional_columns: Optional[list[str]] = None,
+    timeout: int = 10,
+    enable_wandb: bool = False,
+    wandb_project: str = "any2dataset",
+    oom_shard_count: int = 5,
+    compute_md5: bool = True,
+    distributor: str = "multiprocessing",
+    subjob_size: int = 1000,
+    retries: int = 0,
+    disable_all_reencoding: bool = False,
+    *,
+    incremental_mode: str = "extend",
+    max_shard_retry: int = 1,
+    max_size: int = 100,
+    allow_private: bool = False,
+    ignore_ssl_certificate: bool = False,
+    dry_run: bool = False,
+) -> None:
+    """Download the files of a table of URLs, of whatever kind, and store them as a dataset, unchanged.
+
+    The parameters up to ``disable_all_reencoding`` are those of any2dataset, whose function is called ``download``; so is
+    this one.
+
+    >>> any2dataset("urls.txt", output_format="webdataset", compute_md5=False, dry_run=True)  # doctest: +ELLIPSIS
+    urlcat ...urls.txt ... |
+      fetch ... |
+      tardataset ...
+
+    Args:
+        url_list: A table of URLs, or a folder of tables; its format is `input_format`: txt, csv, tsv, json, jsonl, parquet,
+            all but parquet also as ``.gz``.
+        output_folder: Folder for the dataset. If it has shards already, new ones are added.
+        processes_count: Multiplies `thread_count`.
+        output_format: webdataset, files, parquet, tfrecord or dummy.
+        url_col, caption_col: Columns of URLs and captions.
+        thread_count: Requests in flight per process.
+        number_sample_per_shard: Rows per shard.
+        save_additional_columns: Columns of the input to copy to the output.
+        timeout: Seconds to wait for a connection, and for the next bytes.
+        enable_wandb, wandb_project: Report to Weights & Biases.
+        oom_shard_count: Digits of shard numbers.
+        compute_md5: Write the MD5 sum of each file to the table.
+        distributor: multiprocessing (this machine), pyspark, ray or slurm.
+        subjob_size: Shards per job of a distributor.
+        retries: Retries of a transient failure.
+        disable_all_reencoding: Changes nothing: files are never encoded anew.
+        incremental_mode: extend, incremental (go on with a run that was stopped) or overwrite.
+        max_shard_retry: Retries of a shard.
+        max_size: Largest file in MB; larger ones fail.
+        allow_private: Fetch from private and loopback addresses too.
+        ignore_ssl_certificate: Do not verify certificates.
+        dry_run: Print the pipeline and do nothing.
+
+    Raises:
+        ValueError: An argument makes no sense.
+        tarpipe.Error: Some shards failed, or the tools are not installed.
+    """
+    Any2dataset().call(locals())
+
+
+download = any2dataset
+
+
+class Any2dataset(Dataset):
+    program, help, function = "any2dataset", __doc__, any2dataset
+    reserved = Dataset.reserved + ("md5",)
+    processed, noun = "subsample", "file"
+
+    def field(self):
+        return "flat"
+
+    def columns(self):
+        return ["md5"] if self.flags["compute_md5"] else []
+
+    def fetch_flags(self):
+        hash_of = "md5" if self.flags["compute_md5"] else "none"
+        return ["--hash", hash_of, "--max-bytes", f"{self.flags['max_size']}M", "--user-agent", USER_AGENT, "--agent", "any2dataset"]
+
+    def dataset_flags(self):
+        return ["--words", "any2dataset"]
+
+
+def main() -> int:
+    """The command line; its exit status."""
+    return dropin.main("any2dataset", Any2dataset().run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Flags as Fire reads them, and arguments as Python gives them."""
+
+import ast
+import inspect
+import operator
+import os
+
+from .._error import UsageError
+
+
+def defaults_of(function):
+    """The parameters of a function and their defaults: they are the flags of its command line."""
+    parameters = inspect.signature(function).parameters.values()
+    return {each.name: "" if each.default is each.empty else each.default for each in parameters}
+
+
+def check_arguments(given, defaults):
+    """The arguments of a call, if each is of the kind that its default is."""
+    return {name: check_argument(name, value, defaults[name]) for name, value in given.items()}
+
+
+def check_argument(name, value, default):
+    if default is None or isinstance(value, dict) or (value is None and name == "compute_hash"):
+        return value
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise UsageError(f"--{name}: {value!r} is not True or False")
+        return value
+    if isinstance(default, str):
+        if not isinstance(value, (str, os.PathLike)):
+            raise UsageError(f"--{name}: {value!r} is not a string")
+        return os.fspath(value)
+    try:
+        return operator.index(value) if isinstance(default, int) else float(value)
+    except (TypeError, ValueError):
+        raise UsageError(f"--{name}: {value!r} is not a number") from None
+
+
+def parse_flags(words, defaults, first):
+    """Flags with their defaults, as Fire takes them: --name=value, --name value, --name for True. The first word
+    that is not a flag is the value of `first`."""
+    given, i = {}, 0
+    while i < len(words):
+        word = words[i]
+        i += 1
+        if not word.startswith("--"):
+            if first in given:
+                raise UsageError(f"unexpected argument '{word}'; write flags as --name value")
+            given[first] = word
+            continue
+        name, is_whole, text = word[2:].partition("=")
+        name = name.replace("-", "_")
+        if name.startswith("no") and name[2:] in defaults and isinstance(defaults[name[2:]], bool) and not is_whole:
+            name, is_whole, text = name[2:], "=", "False"
+        if name not in defaults:
+            raise UsageError(f"no flag --{name} (see --help)")
+        is_flag = isinstance(defaults[name], bool)
+        if not is_whole:
+            has_value = i < len(words) and not words[i].startswith("--") and (not is_flag or words[i] in ("True", "False"))
+            if not has_value and not is_flag:
+                raise UsageError(f"--{name} needs a value")
+            text, i = (words[i], i + 1) if has_value else ("True", i)
+        given[name] = text
+    return {name: value(name, given[name], default) if name in given else default for name, default in defaults.items()}
+
+
+def value(name, text, default):
+    """A flag's text as its default is: Python's literals for lists and None."""
+    if text == "None" and (default is None or name == "compute_hash"):
+        return None
+    try:
+        if isinstance(default, bool):
+            return {"True": True, "true": True, "False": False, "false": False}[text]
+        if isinstance(default, int):
+            return int(text)
+        if isinstance(default, float):
+            return float(text)
+    except (KeyError, ValueError):
+        raise UsageError(f"--{name}: '{text}' is not {'True or False' if isinstance(default, bool) else 'a number'}") from None
+    return text
+
+
+def words_of(name, text):
+    """A list as Fire takes it: '["a","b"]', '[a,b]' or a,b."""
+    if text is None or isinstance(text, (list, tuple)):
+        return text and list(text)
+    try:
+        found = ast.literal_eval(text)
+        return [str(item) for item in found] if isinstance(found, (list, tuple)) else [str(found)]
+    except (ValueError, SyntaxError):
+        inner = text.strip()
+        if inner.startswith("[") != inner.endswith("]"):
+            raise UsageError(f"--{name}: '{text}' is not a list") from None
+        return [item.strip().strip("\"'") for item in inner.strip("[]").split(",") if item.strip()]
+
+
+def one_of(name, text, choices):
+    if text not in choices:
+        raise UsageError(f"--{name}: '{text}' is not one of {', '.join(choices)}")
+    return text
