@@ -39,6 +39,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 512
 
+    def handle_error(self, request, address):
+        """Says nothing: clients close connections that they keep alive, and an opt-out ends a download early."""
+
 
 def start(folder):
     """Starts to serve a folder; ends with the process. Returns its address."""
