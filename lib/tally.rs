@@ -20,8 +20,9 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 type Codes = BTreeMap<&'static str, u64>;
@@ -122,12 +123,12 @@ pub struct SharedTally(Arc<Mutex<Tally>>);
 impl SharedTally {
     /// Returns the counts so far and resets them to zero.
     pub fn take(&self) -> Tally {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.0.lock())
     }
 
     /// Calls `count` with the tally, under its lock: keep it short.
     pub fn add(&self, count: impl FnOnce(&mut Tally)) {
-        count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        count(&mut self.0.lock());
     }
 
     /// Adds the counts of another part of the run.

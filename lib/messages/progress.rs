@@ -8,10 +8,10 @@
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 use rustix::fs::FileType;
 
 use crate::messages::{self, BAR};
@@ -57,7 +57,7 @@ pub fn expect(total: Option<u64>) {
 pub fn begin_phase(name: &'static str, total: Option<u64>) {
     [&SAMPLES, &BYTES].iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
     expect(total);
-    *PHASE.lock().unwrap_or_else(PoisonError::into_inner) = Some((name, Instant::now()));
+    *PHASE.lock() = Some((name, Instant::now()));
 }
 
 /// Counts items instead of samples and bytes, `total` of them. For runs whose
@@ -136,7 +136,7 @@ fn draw(started: Instant) {
 /// The text beside the bar, or the whole line without one.
 fn line(started: Instant) -> String {
     let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let phase = *PHASE.lock().unwrap_or_else(PoisonError::into_inner);
+    let phase = *PHASE.lock();
     let (name, since) = phase.map_or(("", started), |(name, since)| (name, since));
     let colon = if name.is_empty() { "" } else { ": " };
     let counts = match load(&ITEMS) {

@@ -14,8 +14,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Condvar, Mutex};
 use rustix::process::{Resource, getrlimit};
 
 /// Assumed if the system does not say how much memory it has.
@@ -86,15 +87,12 @@ impl MemoryBudget {
         (0..).zip(jobs).map(move |(number, job)| (MemoryTurn { budget: Arc::clone(&budget), number }, job))
     }
 
-    fn state(&self) -> MutexGuard<'_, BudgetState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Blocks until `may` allows it and there is room.
     fn take_when(self: &Arc<Self>, bytes: u64, may: impl Fn(&BudgetState) -> bool) -> MemoryShare {
         let bytes = bytes.min(self.limit);
         let wait = |state: &mut BudgetState| !may(state) || state.used + bytes > self.limit;
-        let mut state = self.changed.wait_while(self.state(), wait).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, wait);
         state.used += bytes;
         MemoryShare { budget: Arc::clone(self), bytes }
     }
@@ -118,7 +116,7 @@ impl MemoryTurn {
 
 impl Drop for MemoryTurn {
     fn drop(&mut self) {
-        self.budget.state().pass(self.number);
+        self.budget.state.lock().pass(self.number);
         self.budget.changed.notify_all();
     }
 }
@@ -136,7 +134,7 @@ impl MemoryShare {
         let extra = self.bytes.saturating_sub(bytes);
         self.bytes -= extra;
         if extra > 0 {
-            self.budget.state().used -= extra;
+            self.budget.state.lock().used -= extra;
             self.budget.changed.notify_all();
         }
     }
@@ -229,9 +227,9 @@ mod tests {
         done.sort_unstable();
         assert_eq!(done, ["last", "second"]);
         let held = [first, second.join().unwrap(), last.join().unwrap()];
-        assert_eq!(budget.state().used, 91);
+        assert_eq!(budget.state.lock().used, 91);
         drop(held);
-        assert_eq!(budget.state().used, 0);
+        assert_eq!(budget.state.lock().used, 0);
     }
 
     #[test]
@@ -246,7 +244,7 @@ mod tests {
         assert!(!waiting.is_finished());
         drop(held);
         waiting.join().unwrap();
-        assert_eq!(budget.state().used, 0);
+        assert_eq!(budget.state.lock().used, 0);
     }
 
     #[test]

@@ -22,9 +22,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -46,10 +47,6 @@ static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
 
 static GUARDED: Mutex<Guarded> = Mutex::new(Guarded { paths: BTreeSet::new(), groups: BTreeMap::new(), ending: false });
 
-fn guarded() -> MutexGuard<'static, Guarded> {
-    GUARDED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Set by the signal handler itself, before any thread runs.
 static RECEIVED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
@@ -62,7 +59,7 @@ pub fn listen() -> io::Result<()> {
     let mut signals = Signals::new(SIGNALS)?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            let hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let hook = HOOK.lock().take();
             if let Some(hook) = hook {
                 hook(signal);
             }
@@ -92,7 +89,7 @@ pub fn park_if_signalled() {
 /// later call replaces the hook; it is not called if the run fails without a
 /// signal.
 pub fn on_signal(hook: impl FnOnce(i32) + Send + 'static) {
-    *HOOK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
+    *HOOK.lock() = Some(Box::new(hook));
 }
 
 /// Runs `create` and registers `path` for removal if a signal ends the process
@@ -102,7 +99,7 @@ pub fn on_signal(hook: impl FnOnce(i32) + Send + 'static) {
 /// Blocks forever once the clean-up has begun: nobody would remove the path any
 /// more. If `create` fails, nothing is registered.
 pub fn create_guarded<T>(path: &Path, create: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    let mut guarded = guarded();
+    let mut guarded = GUARDED.lock();
     if guarded.ending {
         drop(guarded);
         loop {
@@ -116,7 +113,7 @@ pub fn create_guarded<T>(path: &Path, create: impl FnOnce() -> io::Result<T>) ->
 
 /// Unregisters a path that was removed or renamed.
 pub fn release_path(path: &Path) {
-    guarded().paths.remove(path);
+    GUARDED.lock().paths.remove(path);
 }
 
 /// Registers a child that leads a process group; it is killed if a signal ends
@@ -129,7 +126,7 @@ pub fn guard_group(leader: u32) {
 /// The same for a child that was marked before it was started (see `strays`).
 /// If the clean-up has begun, the group is killed at once.
 pub(crate) fn guard(leader: u32, mark: ChildMark) {
-    let mut guarded = guarded();
+    let mut guarded = GUARDED.lock();
     guarded.groups.insert(leader as i32, mark);
     if guarded.ending {
         signal_group(leader, Signal::KILL);
@@ -144,17 +141,17 @@ pub fn guard_within(parent: u32, leader: u32) {
 
 /// The mark of a registered child.
 pub(crate) fn mark_of(leader: u32) -> Option<ChildMark> {
-    guarded().groups.get(&(leader as i32)).copied()
+    GUARDED.lock().groups.get(&(leader as i32)).copied()
 }
 
 /// All registered children, by process ID.
 pub(crate) fn groups() -> BTreeMap<i32, ChildMark> {
-    guarded().groups.clone()
+    GUARDED.lock().groups.clone()
 }
 
 /// Unregisters a child that has been reaped.
 pub fn release_group(leader: u32) {
-    guarded().groups.remove(&(leader as i32));
+    GUARDED.lock().groups.remove(&(leader as i32));
 }
 
 /// Sends `signal` to a process group. Does nothing if the group is gone.
@@ -180,33 +177,24 @@ pub fn has_members(leader: u32) -> bool {
 /// How long children have to clean up after TERM.
 static PATIENCE: Mutex<Duration> = Mutex::new(Duration::from_secs(1));
 
-fn patience() -> MutexGuard<'static, Duration> {
-    PATIENCE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Sets how long children have between TERM and KILL; one second by default.
 /// For tools whose children are tools with children of their own.
 pub fn set_grace(time: Duration) {
-    *patience() = time;
+    *PATIENCE.lock() = time;
 }
 
 /// Returns true once the clean-up has begun. Threads that see this must not
 /// start anything new.
 pub fn is_ending() -> bool {
-    guarded().ending
+    GUARDED.lock().ending
 }
 
-type AtEnd = MutexGuard<'static, Vec<fn()>>;
-
-fn at_end() -> AtEnd {
-    static AT_END: Mutex<Vec<fn()>> = Mutex::new(Vec::new());
-    AT_END.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static AT_END: Mutex<Vec<fn()>> = Mutex::new(Vec::new());
 
 /// Has `end` called once by [`clean_up`], after children and paths. This is how
 /// an upper layer (object stores) cleans up what only it knows about.
 pub fn on_clean_up(end: fn()) {
-    at_end().push(end);
+    AT_END.lock().push(end);
 }
 
 /// Ends every registered child (TERM, then KILL after the grace period),
@@ -217,7 +205,7 @@ pub fn on_clean_up(end: fn()) {
 /// aborted.
 pub fn clean_up() {
     let (groups, paths) = {
-        let mut guarded = guarded();
+        let mut guarded = GUARDED.lock();
         guarded.ending = true;
         (guarded.groups.clone(), guarded.paths.clone())
     };
@@ -226,7 +214,7 @@ pub fn clean_up() {
     for &leader in groups.keys() {
         signal_group(leader as u32, Signal::TERM);
     }
-    let until = Instant::now() + *patience();
+    let until = Instant::now() + *PATIENCE.lock();
     let mut asked = strays::AskedToEnd::default();
     loop {
         let left = strays::all();
@@ -242,7 +230,7 @@ pub fn clean_up() {
     }
     strays::kill_all();
     paths.iter().for_each(|path| remove(path));
-    at_end().drain(..).for_each(|end| end());
+    AT_END.lock().drain(..).for_each(|end| end());
 }
 
 /// Removes a file or a directory tree. A thread that has not noticed the end

@@ -11,10 +11,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
+use parking_lot::{RwLock, RwLockReadGuard};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 
 use crate::run::procfs::{self, Process};
@@ -50,7 +51,7 @@ impl std::fmt::Display for ChildMark {
 /// Held while a child is started and registered: until then it looks like a
 /// stray.
 pub(crate) fn spawning() -> RwLockReadGuard<'static, ()> {
-    SPAWNING.read().unwrap_or_else(PoisonError::into_inner)
+    SPAWNING.read()
 }
 
 static SPAWNING: RwLock<()> = RwLock::new(());
@@ -104,7 +105,7 @@ pub(crate) fn of(mark: ChildMark) -> Vec<Process> {
     if matches!(mark, ChildMark::Feed(_)) || procfs::children_of_main().is_empty() {
         return Vec::new();
     }
-    let _nothing_begins = SPAWNING.write().unwrap_or_else(PoisonError::into_inner);
+    let _nothing_begins = SPAWNING.write();
     let groups = signals::groups();
     let live: BTreeSet<ChildMark> =
         groups.values().copied().filter(|mark| matches!(mark, ChildMark::Command(_))).collect();

@@ -5,10 +5,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, renameat_with};
 use rustix::io::Errno;
 
@@ -122,7 +122,7 @@ fn folder_of(target: &Path) -> &Path {
 /// process, because it lists the folder.
 fn remove_garbage(folder: &Path) {
     static CLEANED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    if CLEANED.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned()) {
+    if CLEANED.lock().insert(folder.to_owned()) {
         sweep(folder);
     }
 }

@@ -26,9 +26,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail};
+use parking_lot::Mutex;
 
 use crate::compression;
 use crate::location;
@@ -169,7 +169,7 @@ type FileId = (u64, u64);
 
 /// Remembers a file that is written in place, so that it is not read as well.
 pub(crate) fn note_output(file: &File) -> Result<()> {
-    OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner).extend(file_id(file)?);
+    OUTPUTS.lock().extend(file_id(file)?);
     Ok(())
 }
 
@@ -179,8 +179,7 @@ pub(crate) fn note_output(file: &File) -> Result<()> {
 pub fn refuse_output(file: &File) -> Result<()> {
     let Some(id) = file_id(file)? else { return Ok(()) };
     let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let is_output =
-        file_id(&stdout)? == Some(id) || OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner).contains(&id);
+    let is_output = file_id(&stdout)? == Some(id) || OUTPUTS.lock().contains(&id);
     if !is_output {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 //! its names is opened.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -11,6 +11,7 @@ use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKe
 use object_store::list::PaginatedListStore;
 use object_store::multipart::MultipartStore;
 use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig, StaticCredentialProvider};
+use parking_lot::Mutex;
 
 use super::error::explain;
 use super::retry_log::LoggingConnector;
@@ -37,7 +38,7 @@ pub(super) struct Bucket {
 /// The client of a bucket, created on first use.
 pub(super) fn bucket(scheme: &str, name: &str) -> Result<Arc<Bucket>> {
     static BUCKETS: Mutex<BTreeMap<String, Arc<Bucket>>> = Mutex::new(BTreeMap::new());
-    let mut buckets = BUCKETS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut buckets = BUCKETS.lock();
     let full = format!("{scheme}://{name}");
     if let Some(bucket) = buckets.get(&full) {
         return Ok(Arc::clone(bucket));

@@ -2,12 +2,13 @@
 //! Amazon's own client for profiles that use single sign-on or assume a role.
 
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use object_store::CredentialProvider;
 use object_store::aws::AwsCredential;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::run::shell;
@@ -33,7 +34,7 @@ impl CredentialProcess {
 
     /// The last credentials while they are fresh, otherwise new ones.
     fn keys(&self) -> Result<Arc<AwsCredential>> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if let Some((keys, at)) = &*last
             && at.elapsed() < FRESH
         {

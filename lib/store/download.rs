@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use futures_util::StreamExt;
 use object_store::{GetOptions, GetRange, GetResult, ObjectStoreExt};
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 use super::error::{explain, explained, is_about_the_range};
@@ -84,7 +84,7 @@ static WAITING: Mutex<BTreeMap<String, ObjectDownload>> = Mutex::new(BTreeMap::n
 /// Starts to fetch an object that will be opened soon. Does nothing if enough
 /// objects are waiting already.
 pub(crate) fn prefetch(name: &str) {
-    let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut waiting = WAITING.lock();
     if waiting.len() < PARKED && !waiting.contains_key(name) {
         // Errors are reported when it is opened.
         if let Ok(download) = ObjectDownload::begin(name, RANGE) {
@@ -96,7 +96,7 @@ pub(crate) fn prefetch(name: &str) {
 impl ObjectDownload {
     /// Opens an object; returns when the server has agreed to send it.
     pub(crate) fn start(name: &str) -> Result<Self> {
-        let waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let waiting = WAITING.lock().remove(name);
         let mut download = match waiting {
             Some(download) => download,
             None => ObjectDownload::begin(name, FIRST)?,

@@ -4,9 +4,10 @@
 use std::fs::File;
 use std::future::Future;
 use std::io;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, anyhow};
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
@@ -17,7 +18,7 @@ const THREADS: usize = 2;
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static STARTING: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = STARTING.lock();
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime);
     }

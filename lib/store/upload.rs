@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, LazyLock, Once};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use object_store::multipart::PartId;
 use object_store::{MultipartId, ObjectStoreExt, PutPayload};
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
@@ -62,10 +63,6 @@ struct LiveUpload {
 
 static LIVE: Mutex<BTreeMap<u64, LiveUpload>> = Mutex::new(BTreeMap::new());
 
-fn live() -> MutexGuard<'static, BTreeMap<u64, LiveUpload>> {
-    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The number of requests under way that begin or abort an upload; the process
 /// must not end before they do.
 static BUSY: Mutex<usize> = Mutex::new(0);
@@ -76,20 +73,16 @@ struct Busy;
 
 impl Busy {
     fn new() -> Self {
-        *busy() += 1;
+        *BUSY.lock() += 1;
         Busy
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        *busy() -= 1;
+        *BUSY.lock() -= 1;
         CALM.notify_all();
     }
-}
-
-fn busy() -> MutexGuard<'static, usize> {
-    BUSY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ObjectUpload {
@@ -137,7 +130,7 @@ impl ObjectUpload {
         let (place, id) = (self.place.clone(), parts.id.clone());
         let complete = async move { place.bucket.store.complete_multipart(&place.path, &id, ids).await };
         explained(runtime::wait(complete)?, self.place.bucket.anonymous)?;
-        if let Some(live) = live().remove(&parts.number) {
+        if let Some(live) = LIVE.lock().remove(&parts.number) {
             live.forget();
         }
         Ok(())
@@ -163,7 +156,7 @@ impl ObjectUpload {
             _ = out.send((index, explained(sent, place.bucket.anonymous)));
         })?;
         parts.sent += 1;
-        if let Some(live) = live().get_mut(&parts.number) {
+        if let Some(live) = LIVE.lock().get_mut(&parts.number) {
             live.tasks.retain(|task| !task.is_finished());
             live.tasks.push(task.abort_handle());
         }
@@ -185,7 +178,7 @@ impl MultipartUpload {
         let id = explained(runtime::wait(create)?, place.bucket.anonymous)?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let marker = UploadMarker::write(name, &id);
-        live().insert(number, LiveUpload { place: place.clone(), id: id.clone(), tasks: Vec::new(), marker });
+        LIVE.lock().insert(number, LiveUpload { place: place.clone(), id: id.clone(), tasks: Vec::new(), marker });
         let (sender, receiver) = unbounded();
         Ok(MultipartUpload { number, id, sent: 0, sender, receiver, done: BTreeMap::new() })
     }
@@ -200,7 +193,7 @@ impl MultipartUpload {
 
 impl Drop for ObjectUpload {
     fn drop(&mut self) {
-        if let Some(live) = self.parts.as_ref().and_then(|parts| live().remove(&parts.number)) {
+        if let Some(live) = self.parts.as_ref().and_then(|parts| LIVE.lock().remove(&parts.number)) {
             live.abort();
         }
     }
@@ -246,13 +239,13 @@ pub(super) fn abort(place: ObjectLocation, id: MultipartId) -> Result<()> {
 fn abort_all() {
     let until = Instant::now() + ABORT_PATIENCE;
     loop {
-        let all = std::mem::take(&mut *live());
+        let all = std::mem::take(&mut *LIVE.lock());
         all.into_values().for_each(LiveUpload::abort);
-        let busy = busy();
+        let mut busy = BUSY.lock();
         let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || *busy == 0 && live().is_empty() {
+        if left.is_zero() || *busy == 0 && LIVE.lock().is_empty() {
             return;
         }
-        drop(CALM.wait_timeout(busy, left));
+        CALM.wait_for(&mut busy, left);
     }
 }

@@ -8,9 +8,10 @@ mod verdict;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use parking_lot::Mutex;
 use tarpipe::cli::{self, Outcome};
 use tarpipe::messages;
 use tarpipe::run::pool::{self, PoolLimits};
@@ -35,7 +36,7 @@ fn run(args: Args) -> Result<Outcome> {
     let fingerprints = Arc::new(Mutex::new(SpilledFingerprints::default()));
     let mut verdicts = check_all(&args, names, &fingerprints)?;
     if !args.allow_repeats {
-        let fingerprints = std::mem::take(&mut *fingerprints.lock().unwrap_or_else(PoisonError::into_inner));
+        let fingerprints = std::mem::take(&mut *fingerprints.lock());
         repeated_keys::find_repeats(fingerprints, &mut verdicts, args.show, args.input.ignore_eof)?;
     }
     write_indexes(&args, &verdicts)?;

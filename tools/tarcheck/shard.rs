@@ -1,9 +1,10 @@
 //! Checks one shard, from its first byte to its last.
 
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Result;
+use parking_lot::Mutex;
 use tarpipe::archive::{ArchiveReader, Fault};
 use tarpipe::compression;
 use tarpipe::digest::Digest;
@@ -68,7 +69,7 @@ impl<'a> Inspection<'a> {
         let hostile = Arc::new(Mutex::new(Vec::new()));
         let (findings, show) = (Arc::clone(&hostile), checks.show);
         stream.observe(Box::new(move |left_out| {
-            let mut findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut findings = findings.lock();
             if !left_out.harmless && findings.len() < show {
                 let path = String::from_utf8_lossy(&left_out.entry.path);
                 let what = format!("member {path}: {}", left_out.why);
@@ -90,12 +91,12 @@ impl<'a> Inspection<'a> {
                 }
             }
         }
-        fingerprints.lock().unwrap_or_else(PoisonError::into_inner).append(&mut self.keys)?;
+        fingerprints.lock().append(&mut self.keys)?;
         self.verdict.bytes = self.stream.offset();
         self.verdict.dropped = self.stream.tally().count_dropped();
         self.verdict.faults += self.stream.tally().count_failed();
         self.verdict.index = self.index.map(|index| index.dali());
-        let hostile = std::mem::take(&mut *self.hostile.lock().unwrap_or_else(PoisonError::into_inner));
+        let hostile = std::mem::take(&mut *self.hostile.lock());
         let room = self.checks.show.saturating_sub(self.verdict.findings.len());
         self.verdict.findings.extend(hostile.into_iter().take(room));
         Ok(self.verdict)
@@ -140,7 +141,7 @@ impl<'a> Inspection<'a> {
         if self.keys.len() < BATCH {
             return Ok(());
         }
-        fingerprints.lock().unwrap_or_else(PoisonError::into_inner).append(&mut self.keys)
+        fingerprints.lock().append(&mut self.keys)
     }
 
     fn add(&mut self, finding: Finding) {
@@ -161,17 +162,13 @@ struct BytesRead(Arc<Mutex<(u64, Option<Digest>)>>);
 
 impl BytesRead {
     fn meter(&self, raw: Box<dyn Read + Send>, digest: bool) -> MeteredReader {
-        self.lock().1 = digest.then(Digest::new);
+        self.0.lock().1 = digest.then(Digest::new);
         MeteredReader { raw, stored: self.clone() }
     }
 
     fn take(&self) -> (u64, Option<String>) {
-        let mut stored = self.lock();
+        let mut stored = self.0.lock();
         (stored.0, stored.1.take().map(Digest::hex))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, (u64, Option<Digest>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -183,7 +180,7 @@ struct MeteredReader {
 impl Read for MeteredReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.raw.read(buf)?;
-        let mut stored = self.stored.lock();
+        let mut stored = self.stored.0.lock();
         stored.0 += n as u64;
         if let Some(digest) = &mut stored.1 {
             digest.update(&buf[..n]);

@@ -1,7 +1,9 @@
 //! Limits the sample data in memory: as much as one sample per worker takes, and a little more to read ahead. The limit
 //! adapts to the largest sample; the limit of the pool is fixed.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
 
 /// Bytes to read ahead when samples are small.
 const SLACK: u64 = 8 << 20;
@@ -34,12 +36,12 @@ impl SampleBudget {
 
     /// Waits until there is room for another sample as large as the largest so far.
     pub fn wait_for_room(&self) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let full = |state: &mut SampleBudgetState| {
             state.someone_waits = state.held > (self.workers - 1) * state.largest + SLACK;
             state.someone_waits
         };
-        drop(self.changed.wait_while(state, full).unwrap_or_else(PoisonError::into_inner));
+        self.changed.wait_while(&mut state, full);
     }
 
     /// Counts a sample that has been read.
@@ -53,7 +55,7 @@ impl SampleBudget {
 impl BudgetShare {
     /// Adjusts the share to a sample that became larger or smaller.
     pub fn resize(&mut self, bytes: u64) {
-        let mut state = self.budget.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.budget.state.lock();
         state.held = state.held - self.bytes + bytes;
         state.largest = state.largest.max(bytes);
         self.bytes = bytes;

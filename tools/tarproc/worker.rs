@@ -2,8 +2,10 @@
 //! start. Both streams are tar archives in which an empty member `__end__` follows each sample and each result; a member
 //! `__error__` in a result has the message of a failure.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use tarpipe::archive::{ArchiveReader, ArchiveWriter, EntryKind};
 use tarpipe::run::failure::Failure;
@@ -50,12 +52,12 @@ impl WorkerRunner {
             drop(take_buffers(sample));
         }
         let deadline = self.settings.limits.timeout.map(|timeout| Instant::now() + timeout);
-        live.process().send(request, deadline);
+        live.process.lock().send(request, deadline);
         live.read_result(&origin, self.settings.limits.max_output)
     }
 
     fn take_log(&self) -> CommandLog {
-        self.live.as_ref().map(|live| live.process().take_log()).unwrap_or_default()
+        self.live.as_ref().map(|live| live.process.lock().take_log()).unwrap_or_default()
     }
 }
 
@@ -66,11 +68,11 @@ impl Runner for WorkerRunner {
         if result.as_ref().is_err_and(|failure| failure.code != "worker_error") {
             // Its position in the result is unknown, so it must be restarted.
             if let Some(live) = &self.live {
-                live.process().kill();
+                live.process.lock().kill();
             }
         }
         let log = self.take_log();
-        if self.live.as_ref().is_some_and(|live| live.process().is_over()) {
+        if self.live.as_ref().is_some_and(|live| live.process.lock().is_over()) {
             self.live = None;
         }
         JobAttempt { results: vec![result], stdout: Vec::new(), log }
@@ -80,7 +82,7 @@ impl Runner for WorkerRunner {
 impl Drop for WorkerRunner {
     fn drop(&mut self) {
         if let Some(live) = &self.live {
-            live.process().finish();
+            live.process.lock().finish();
         }
     }
 }
@@ -94,10 +96,6 @@ impl LiveWorker {
         Ok(LiveWorker { process, results })
     }
 
-    fn process(&self) -> MutexGuard<'_, WorkerProcess> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reads the result of the last sample.
     fn read_result(&mut self, origin: &Origin, max_sample: u64) -> Result<PackedSamples, Failure> {
         let mut groups: Vec<(String, Vec<Member>)> = Vec::new();
@@ -106,8 +104,8 @@ impl LiveWorker {
         loop {
             let entry = match self.results.next_entry() {
                 Ok(Some(entry)) => entry,
-                Ok(None) => return Err(self.process().fault("the worker ended its archive")),
-                Err(fault) => return Err(self.process().fault(&fault.what)),
+                Ok(None) => return Err(self.process.lock().fault("the worker ended its archive")),
+                Err(fault) => return Err(self.process.lock().fault(&fault.what)),
             };
             if entry.path == END.as_bytes() {
                 break;
@@ -116,7 +114,7 @@ impl LiveWorker {
                 .checked_sub(entry.size)
                 .ok_or_else(|| Failure::new("too_large", "the result of the worker is larger than --max-sample"))?;
             let data = self.results.read_data();
-            let data = data.map_err(|fault| self.process().fault(&fault.what))?;
+            let data = data.map_err(|fault| self.process.lock().fault(&fault.what))?;
             if entry.path == ERROR {
                 error = Some(Failure::new("worker_error", String::from_utf8_lossy(&data).trim().to_owned()));
                 continue;

@@ -3,8 +3,10 @@
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use tarpipe::archive::BLOCK;
 use tarpipe::run::failure::{self, Failure};
@@ -171,6 +173,6 @@ pub struct WorkerStdout(pub Arc<Mutex<WorkerProcess>>);
 
 impl Read for WorkerStdout {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).read(buf)
+        self.0.lock().read(buf)
     }
 }

@@ -2,10 +2,11 @@
 //! workers and the thread that emits the results.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use parking_lot::{Condvar, Mutex};
 
 use super::PoolLimits;
 
@@ -75,10 +76,6 @@ impl<O> Queue<O> {
         Queue { limits, state: Mutex::new(state), room: Condvar::new(), completed: Condvar::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, QueueState<O>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Half of the items in flight: the number of results that wakes the
     /// emitting thread, and of free places that wakes the reader.
     fn wake_threshold(&self) -> usize {
@@ -92,7 +89,8 @@ impl<O> Queue<O> {
             let too_much = state.items >= self.limits.items.max(1) || state.bytes + cost > self.limits.bytes;
             state.items > 0 && too_much && !state.stopped
         };
-        let mut state = self.room.wait_while(self.state(), full).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.room.wait_while(&mut state, full);
         state.items += 1;
         state.bytes += cost;
         state.admitted += 1;
@@ -104,13 +102,13 @@ impl<O> Queue<O> {
 
     /// Called when there are no more jobs.
     pub(super) fn close(&self) {
-        self.state().closed = true;
+        self.state.lock().closed = true;
         self.completed.notify_one();
     }
 
     /// Stores a result, and wakes the emitting thread if there are enough.
     pub(super) fn complete(&self, number: u64, result: CompletedJob<O>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.ready += 1;
         if self.limits.ordered {
             let slot = (number - state.drained) as usize;
@@ -127,17 +125,17 @@ impl<O> Queue<O> {
     /// Blocks until there are results to emit and returns them; None after the
     /// last.
     pub(super) fn drain(&self) -> Option<Vec<CompletedJob<O>>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         while !state.has_next() {
             if state.closed && state.admitted == state.drained {
                 return None;
             }
             let left = state.quiet_until.saturating_duration_since(Instant::now());
-            state = if left.is_zero() {
-                self.completed.wait(state).unwrap_or_else(PoisonError::into_inner)
+            if left.is_zero() {
+                self.completed.wait(&mut state);
             } else {
-                self.completed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
-            };
+                self.completed.wait_for(&mut state, left);
+            }
         }
         let next = state.results.iter().take_while(|result| result.is_some()).count();
         let results: Vec<CompletedJob<O>> = state.results.drain(..next).flatten().collect();
@@ -150,7 +148,7 @@ impl<O> Queue<O> {
     /// Called when a result has been emitted. The reader continues once half of
     /// the room is free.
     pub(super) fn release(&self, cost: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.items -= 1;
         state.bytes -= cost;
         if state.items <= self.wake_threshold() {
@@ -164,7 +162,7 @@ pub(super) struct StopOnDrop<O>(pub(super) Arc<Queue<O>>);
 
 impl<O> Drop for StopOnDrop<O> {
     fn drop(&mut self) {
-        self.0.state().stopped = true;
+        self.0.state.lock().stopped = true;
         self.0.room.notify_all();
     }
 }

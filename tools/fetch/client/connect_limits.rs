@@ -2,8 +2,9 @@
 //! connections; the kernel silently drops those that do not fit, and the client only tries again after a second, then two.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Connections to one origin that may be in the process of opening.
@@ -25,20 +26,16 @@ impl ConnectLimits {
     pub async fn acquire<'a>(&'a self, origin: &'a str) -> ConnectPermit<'a> {
         let mut permit = ConnectPermit { limits: self, origin, permit: None };
         let new = || Arc::new(Semaphore::new(MAX_OPENING));
-        let semaphore = Arc::clone(self.lock().entry(origin.to_owned()).or_insert_with(new));
+        let semaphore = Arc::clone(self.0.lock().entry(origin.to_owned()).or_insert_with(new));
         permit.permit = semaphore.acquire_owned().await.ok();
         permit
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Semaphore>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for ConnectPermit<'_> {
     fn drop(&mut self) {
         self.permit = None;
-        let mut semaphores = self.limits.lock();
+        let mut semaphores = self.limits.0.lock();
         if semaphores.get(self.origin).is_some_and(|semaphore| Arc::strong_count(semaphore) == 1) {
             semaphores.remove(self.origin);
         }

@@ -1,18 +1,19 @@
 //! Sends requests on connections that are reused. HTTP/1.1 carries one request per connection at a time; HTTP/2 shares one
 //! connection per origin.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::client::conn::http2::Builder;
 use hyper::{Request, Uri};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 
 use super::connect_limits::ConnectLimits;
 use super::connector::Connector;
 use super::http1::{self, MAX_HEAD, ResponseHead};
-use super::idle_pool::{self, Connection, Http2Sender, IdlePool, ReturnTo};
+use super::idle_pool::{Connection, Http2Sender, IdlePool, ReturnTo};
 use super::response_body::ResponseBody;
 use crate::fetch::failure::{FailureCode, FetchFailure};
 
@@ -35,7 +36,7 @@ impl ConnectionPool {
     /// request is sent again on a new one.
     pub async fn send(&self, request: Request<Empty<Bytes>>) -> Result<(ResponseHead, ResponseBody), FetchFailure> {
         let origin = origin(request.uri());
-        let idle = idle_pool::lock(&self.idle).take(&origin);
+        let idle = self.idle.lock().take(&origin);
         if let Some(connection) = idle
             && let Some(response) = self.send_on(connection, &origin, &request).await?
         {
@@ -70,7 +71,7 @@ impl ConnectionPool {
 
     async fn open(&self, uri: &Uri, origin: &str) -> Result<Connection, FetchFailure> {
         let permit = self.connect_limits.acquire(origin).await;
-        let stream = self.connector.connect(uri, || idle_pool::lock(&self.idle).close_one()).await?;
+        let stream = self.connector.connect(uri, || self.idle.lock().close_one()).await?;
         drop(permit);
         if !stream.is_h2 {
             return Ok(Connection::Http1 { stream, is_reused: false });
@@ -85,7 +86,7 @@ impl ConnectionPool {
         let (sender, connection) =
             handshake.map_err(|err| FetchFailure::transient(FailureCode::Connect, format!("HTTP/2: {err}")))?;
         tokio::spawn(connection);
-        Ok(Connection::Http2(idle_pool::lock(&self.idle).share(origin, sender)))
+        Ok(Connection::Http2(self.idle.lock().share(origin, sender)))
     }
 }
 

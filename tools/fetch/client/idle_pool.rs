@@ -1,12 +1,13 @@
 //! Open connections that wait for their next request, by origin.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::client::conn::http2::SendRequest;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::connector::HttpStream;
@@ -114,10 +115,6 @@ pub struct ReturnTo {
 
 impl ReturnTo {
     pub fn put(self, stream: HttpStream) {
-        lock(&self.pool).put(self.origin, stream, self.limit);
+        self.pool.lock().put(self.origin, stream, self.limit);
     }
-}
-
-pub fn lock(pool: &Mutex<IdlePool>) -> MutexGuard<'_, IdlePool> {
-    pool.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,10 +4,11 @@
 //! that nobody reads, the other one records the remaining rows and completes the report.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use parking_lot::Mutex;
 use tarpipe::messages::progress;
 use tarpipe::tally::Tally;
 use tokio::sync::mpsc::Receiver;
@@ -74,7 +75,7 @@ impl RunJournal {
     /// is written.
     pub fn next(&self, validate: impl Fn(&mut FinishedRow)) -> Option<FinishedRow> {
         loop {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             if let Some(mut finished) = state.pending.pop_front() {
                 if self.is_stopped() {
                     interrupt(&mut finished);
@@ -84,15 +85,15 @@ impl RunJournal {
                 return Some(finished);
             }
             drop(state);
-            let mut results = lock(&self.results);
+            let mut results = self.results.lock();
             let batch = results.blocking_recv()?;
-            self.state().pending.extend(batch);
+            self.state.lock().pending.extend(batch);
         }
     }
 
     /// Records the row that [`RunJournal::next`] returned last. An error stops the run.
     pub fn record(&self, written: Result<()>) -> Result<()> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // The signal handler has recorded it meanwhile.
         let Some(mut row) = state.current.take() else { return written };
         if let Err(err) = &written
@@ -111,7 +112,7 @@ impl RunJournal {
     /// Completes the archive, then the report. None if a signal came first.
     pub fn commit(&self, finish_archive: impl FnOnce() -> Result<()>) -> Result<Option<Tally>> {
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             // Under the lock: either this sees the stop, or the signal handler sees `is_committing`.
             if self.is_stopped() {
                 return Ok(None);
@@ -119,14 +120,14 @@ impl RunJournal {
             state.is_committing = true;
         }
         finish_archive()?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.close(true, true)?;
         Ok(Some(std::mem::take(&mut state.tally)))
     }
 
     /// Completes the report of a run whose archive is lost.
     pub fn close_without_archive(&self) -> Result<()> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_complete = self.progress.is_complete_with(state.report.as_ref().map_or(0, |report| report.rows));
         state.close(false, is_complete)
     }
@@ -136,8 +137,8 @@ impl RunJournal {
     pub fn close_after_signal(&self) {
         _ = self.stop.send(true);
         let until = Instant::now() + COLLECT_TIME;
-        while Instant::now() < until && !self.state().is_closed {
-            if !self.state().is_committing && self.record_remaining(until) {
+        while Instant::now() < until && !self.state.lock().is_closed {
+            if !self.state.lock().is_committing && self.record_remaining(until) {
                 break;
             }
             std::thread::sleep(CHECK_INTERVAL);
@@ -148,13 +149,12 @@ impl RunJournal {
 
     /// Records all remaining rows as interrupted. False if the writer is waiting for rows itself.
     fn record_remaining(&self, until: Instant) -> bool {
-        let mut results = match self.results.try_lock() {
-            Ok(results) => results,
-            Err(_) => return false,
+        let Some(mut results) = self.results.try_lock() else {
+            return false;
         };
         loop {
             let batch = results.try_recv();
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let current = state.current.take();
             if let Some(mut row) = current {
                 row.fail(FailureCode::Interrupted, INTERRUPTED);
@@ -173,10 +173,6 @@ impl RunJournal {
             std::thread::sleep(CHECK_INTERVAL);
         }
     }
-
-    fn state(&self) -> MutexGuard<'_, JournalState> {
-        lock(&self.state)
-    }
 }
 
 const INTERRUPTED: &str = "interrupted before it was written";
@@ -184,10 +180,6 @@ const INTERRUPTED: &str = "interrupted before it was written";
 /// Fails a row that finished too late to be written.
 fn interrupt(finished: &mut FinishedRow) {
     finished.failure.get_or_insert_with(|| FetchFailure::permanent(FailureCode::Interrupted, INTERRUPTED));
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl JournalState {

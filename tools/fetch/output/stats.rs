@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use serde_json::json;
 use tarpipe::sink::{Sink, SinkOptions};
 
@@ -67,7 +68,7 @@ impl RunStats {
         if self.0.file.is_none() {
             return;
         }
-        let mut counts = self.0.counts();
+        let mut counts = self.0.counts.lock();
         counts.bytes += bytes;
         match code {
             None => counts.success += 1,
@@ -81,7 +82,7 @@ impl RunStats {
     /// Writes the final counts. If the archive is not kept, no row was a success.
     pub fn finish(&self, is_kept: bool) -> Result<()> {
         if !is_kept {
-            let mut counts = self.0.counts();
+            let mut counts = self.0.counts.lock();
             let lost = std::mem::take(&mut counts.success);
             counts.failed += lost;
             if lost > 0 {
@@ -93,15 +94,11 @@ impl RunStats {
 }
 
 impl StatsShared {
-    fn counts(&self) -> MutexGuard<'_, RowCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn write(&self) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let seconds = self.started.elapsed().as_secs_f64();
         let text = {
-            let counts = self.counts();
+            let counts = self.counts.lock();
             let rows = counts.success + counts.failed;
             json!({
                 "seconds": seconds,

@@ -1,8 +1,9 @@
 //! Remembers the robots.txt of each origin, so that it is requested once.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use url::Url;
 
@@ -32,7 +33,7 @@ impl RobotsCache {
     }
 
     fn cell(&self, origin: String) -> Arc<OnceCell<RobotsTxt>> {
-        let mut origins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut origins = self.0.lock();
         if origins.len() >= MAX_ORIGINS {
             origins.clear();
         }

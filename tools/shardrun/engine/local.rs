@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
 use tarpipe::cli::{Outcome, ParallelFlags};
 use tarpipe::messages::progress;
 use tarpipe::run::pool::WorkerPanicked;
@@ -113,7 +114,7 @@ impl LocalRun {
         let record = self.items.with(index, |item| self.runner.run(item))?;
         signals::park_if_signalled();
         self.failed.fetch_add(u64::from(record.state == ItemState::Failed), Ordering::Relaxed);
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).append(&record)?;
+        self.log.lock().append(&record)?;
         Ok(record)
     }
 }

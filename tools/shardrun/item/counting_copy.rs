@@ -2,7 +2,9 @@
 //! damaged archive is found out here, before it is committed.
 
 use std::io::{self, Cursor, Read, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use tarpipe::archive::ArchiveReader;
 use tarpipe::compression;
@@ -52,7 +54,7 @@ pub fn copy<R: Read + Send + 'static>(
     let drained = io::copy(&mut tee.clone(), &mut io::sink());
     let tee =
         Arc::into_inner(tee.0).ok_or_else(|| CopyError::Output(io::Error::other("the output is still in use")))?;
-    let tee = tee.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let tee = tee.into_inner();
     match (tee.failure, drained) {
         (Some(failure), _) => Err(failure),
         (None, Err(err)) => Err(CopyError::Input(err)),
@@ -106,7 +108,7 @@ impl<R> Clone for SharedTee<R> {
 
 impl<R: Read> Read for SharedTee<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let mut tee = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tee = self.0.lock();
         if tee.failure.is_some() {
             return Err(io::Error::other("the copy has failed"));
         }

@@ -2,9 +2,11 @@
 //! run folder to write to. One thread serves item after item.
 
 use std::io::{self, PipeReader, Read, Write};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// Bytes of stderr to keep.
 const MAX_TAIL: usize = 8 << 10;
@@ -28,7 +30,7 @@ pub struct PendingTail {
 impl StderrTail {
     /// Starts forwarding a pipe to our stderr.
     pub fn forward(&self, pipe: PipeReader) -> io::Result<PendingTail> {
-        let idle = self.idle().take();
+        let idle = self.0.lock().take();
         let thread = idle.map_or_else(start, Ok)?;
         let (sender, tail) = channel();
         thread.send((pipe, sender)).map_err(|_| io::Error::other("the stderr thread has ended"))?;
@@ -39,12 +41,8 @@ impl StderrTail {
     /// abandoned.
     pub fn finish(&self, pending: PendingTail) -> Option<String> {
         let tail = pending.tail.recv_timeout(EOF_WAIT).ok()?;
-        *self.idle() = Some(pending.thread);
+        *self.0.lock() = Some(pending.thread);
         Some(tail).filter(|tail| !tail.is_empty())
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Option<Sender<TailRequest>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

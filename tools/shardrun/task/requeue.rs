@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use tarpipe::messages;
 use tarpipe::run::signals;
@@ -38,11 +39,11 @@ impl TaskProgress {
     /// Sets the current item, which comes after `ended` of `all` items.
     pub fn begin(&self, item: &RunItem<'_>, ended: usize, all: usize) {
         let current = CurrentItem { record: ItemRecord::begin(item), ended, left: all - ended - 1 };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(current);
+        *self.0.lock() = Some(current);
     }
 
     fn current(&self) -> Option<CurrentItem> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 
