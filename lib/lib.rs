@@ -27,7 +27,7 @@
 //! ```
 //! use clap::Parser;
 //! use tarpipe::cli::{InputFlags, Outcome, OutputFlags, ParallelFlags, SampleLimit, Verbosity};
-//! use tarpipe::run::pool::{self, PoolLimits};
+//! use tarpipe::run::pool::{self, Cost, PoolLimits};
 //! use tarpipe::sample::Sample;
 //!
 //! /// Remove captions
@@ -57,7 +57,7 @@
 //!     pool::run(
 //!         PoolLimits::for_workers(args.parallel.threads()),
 //!         samples,
-//!         Sample::bytes,
+//!         Cost::of_jobs(Sample::bytes),
 //!         move |_worker| mute,
 //!         |sample| {
 //!             shard.write(&sample)?;

@@ -13,8 +13,8 @@ const PAGE: usize = 4096;
 
 /// `buf[start..end]` was read and not consumed yet; `offset` is the position of
 /// `start` in the stream.
-pub(super) struct ReadBuffer {
-    input: Box<dyn Read + Send>,
+pub(super) struct ReadBuffer<R> {
+    input: R,
     buf: Box<[u8]>,
     /// Where the first page in `buf` begins.
     base: usize,
@@ -23,11 +23,16 @@ pub(super) struct ReadBuffer {
     offset: u64,
 }
 
-impl ReadBuffer {
-    pub(super) fn new(input: Box<dyn Read + Send>) -> Self {
+impl<R: Read> ReadBuffer<R> {
+    pub(super) fn new(input: R) -> Self {
         let buf: Box<[u8]> = vec![0; CAPACITY + PAGE].into();
         let base = buf.as_ptr().align_offset(PAGE).min(PAGE);
         ReadBuffer { input, buf, base, start: base, end: base, offset: 0 }
+    }
+
+    /// The input, which is ahead by what is buffered.
+    pub(super) fn input(&mut self) -> &mut R {
+        &mut self.input
     }
 
     /// The offset in the stream of the next byte.

@@ -28,15 +28,15 @@ const MAX_EXTENDED: u64 = 1 << 20;
 /// writer.data(b"meow")?;
 /// let archive = writer.finish()?;
 ///
-/// let mut reader = ArchiveReader::new(Box::new(Cursor::new(archive)), false);
+/// let mut reader = ArchiveReader::new(Cursor::new(archive), false);
 /// while let Some(entry) = reader.next_entry()? {
 ///     assert_eq!(entry.path, b"cat.txt");
 ///     assert_eq!(reader.read_data()?, b"meow");
 /// }
 /// # anyhow::Ok(())
 /// ```
-pub struct ArchiveReader {
-    buffer: ReadBuffer,
+pub struct ArchiveReader<R = Box<dyn io::Read + Send>> {
+    buffer: ReadBuffer<R>,
     ignore_eof: bool,
     global: Extended,
     remaining: u64,
@@ -44,11 +44,11 @@ pub struct ArchiveReader {
     ended: bool,
 }
 
-impl ArchiveReader {
+impl<R: io::Read> ArchiveReader<R> {
     /// Reads from `input`, which is decompressed already and need not be
     /// buffered. With `ignore_eof`, the end-of-archive blocks may be missing if
     /// the input ends between two members.
-    pub fn new(input: Box<dyn io::Read + Send>, ignore_eof: bool) -> Self {
+    pub fn new(input: R, ignore_eof: bool) -> Self {
         ArchiveReader {
             buffer: ReadBuffer::new(input),
             ignore_eof,
@@ -57,6 +57,12 @@ impl ArchiveReader {
             padding: 0,
             ended: false,
         }
+    }
+
+    /// The input. The reader has a buffer: bytes read from the input directly
+    /// are missing in the archive.
+    pub fn get_mut(&mut self) -> &mut R {
+        self.buffer.input()
     }
 
     /// The offset in the stream of what is read next.

@@ -107,7 +107,7 @@ fn is_skippable(head: &[u8]) -> bool {
 /// Reading fails with `UnexpectedEof` if the data is cut off, and with
 /// `InvalidData` or the decoder's error if it is damaged or followed by other
 /// data.
-pub fn decoder(input: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+pub fn decoder<'a>(input: Box<dyn Read + Send + 'a>) -> io::Result<Box<dyn Read + Send + 'a>> {
     decode(PeekInput::new(input))
 }
 
@@ -124,7 +124,7 @@ pub fn decoder_for(name: &str, input: Box<dyn Read + Send>) -> io::Result<Box<dy
     }
 }
 
-fn decode(mut input: PeekInput) -> io::Result<Box<dyn Read + Send>> {
+fn decode<'a>(mut input: PeekInput<'a>) -> io::Result<Box<dyn Read + Send + 'a>> {
     // Few bytes suffice for most plain streams, whose writer may wait before it writes more.
     let mut start = start_of(input.peek(6)?);
     if start != Start::Plain {
@@ -138,7 +138,7 @@ fn decode(mut input: PeekInput) -> io::Result<Box<dyn Read + Send>> {
             None => return Ok(Box::new(io::empty())),
         },
     };
-    let inner: Box<dyn Read + Send> = match format {
+    let inner: Box<dyn Read + Send + 'a> = match format {
         CompressionFormat::Gzip => Box::new(FrameReader { frame: Some(FrameDecoder::gzip(input)) }),
         CompressionFormat::Bzip2 => Box::new(FrameReader { frame: Some(FrameDecoder::bzip2(input)) }),
         CompressionFormat::Lz4 => Box::new(FrameReader { frame: Some(FrameDecoder::lz4(input)) }),
@@ -151,7 +151,7 @@ fn decode(mut input: PeekInput) -> io::Result<Box<dyn Read + Send>> {
 
 /// Skips to the first frame with data and returns its format; None if there are
 /// only skippable ones.
-fn first_frame(input: &mut PeekInput) -> io::Result<Option<CompressionFormat>> {
+fn first_frame(input: &mut PeekInput<'_>) -> io::Result<Option<CompressionFormat>> {
     skip_skippable(input)?;
     match recognise(input.peek(HEAD)?) {
         Some(format @ (CompressionFormat::Zstd | CompressionFormat::Lz4)) => Ok(Some(format)),
@@ -161,7 +161,7 @@ fn first_frame(input: &mut PeekInput) -> io::Result<Option<CompressionFormat>> {
 }
 
 /// Skips all skippable frames that come next.
-fn skip_skippable(input: &mut PeekInput) -> io::Result<()> {
+fn skip_skippable(input: &mut PeekInput<'_>) -> io::Result<()> {
     while is_skippable(input.peek(4)?) {
         let &[_, _, _, _, a, b, c, d] = input.peek(8)? else { return Err(cut()) };
         let frame = 8 + u64::from(u32::from_le_bytes([a, b, c, d]));
@@ -173,22 +173,22 @@ fn skip_skippable(input: &mut PeekInput) -> io::Result<()> {
 }
 
 /// A decoder of one frame.
-enum FrameDecoder {
-    Gzip(Box<flate2::bufread::GzDecoder<PeekInput>>),
-    Bzip2(bzip2::bufread::BzDecoder<PeekInput>),
-    Lz4(Box<lz4_flex::frame::FrameDecoder<PeekInput>>),
+enum FrameDecoder<'a> {
+    Gzip(Box<flate2::bufread::GzDecoder<PeekInput<'a>>>),
+    Bzip2(bzip2::bufread::BzDecoder<PeekInput<'a>>),
+    Lz4(Box<lz4_flex::frame::FrameDecoder<PeekInput<'a>>>),
 }
 
-impl FrameDecoder {
-    fn gzip(input: PeekInput) -> Self {
+impl<'a> FrameDecoder<'a> {
+    fn gzip(input: PeekInput<'a>) -> Self {
         FrameDecoder::Gzip(Box::new(flate2::bufread::GzDecoder::new(input)))
     }
 
-    fn bzip2(input: PeekInput) -> Self {
+    fn bzip2(input: PeekInput<'a>) -> Self {
         FrameDecoder::Bzip2(bzip2::bufread::BzDecoder::new(input))
     }
 
-    fn lz4(input: PeekInput) -> Self {
+    fn lz4(input: PeekInput<'a>) -> Self {
         FrameDecoder::Lz4(Box::new(lz4_flex::frame::FrameDecoder::new(input)))
     }
 
@@ -203,7 +203,7 @@ impl FrameDecoder {
     /// Continues with the next frame, after this one was read to its end; None
     /// at the end of the stream.
     fn next(self) -> io::Result<Option<Self>> {
-        let (format, start, mut input): (_, fn(PeekInput) -> Self, _) = match self {
+        let (format, start, mut input): (_, fn(PeekInput<'a>) -> Self, _) = match self {
             FrameDecoder::Gzip(decoder) => (CompressionFormat::Gzip, FrameDecoder::gzip, decoder.into_inner()),
             FrameDecoder::Bzip2(decoder) => (CompressionFormat::Bzip2, FrameDecoder::bzip2, decoder.into_inner()),
             FrameDecoder::Lz4(decoder) => (CompressionFormat::Lz4, FrameDecoder::lz4, decoder.into_inner()),
@@ -228,7 +228,7 @@ impl FrameDecoder {
 }
 
 /// Zeros after a frame are padding, as tapes and some disk tools add it.
-fn skip_zeros(input: &mut PeekInput) -> io::Result<()> {
+fn skip_zeros(input: &mut PeekInput<'_>) -> io::Result<()> {
     loop {
         let bytes = input.fill_buf()?;
         let zeros = bytes.iter().take_while(|&&byte| byte == 0).count();
@@ -241,12 +241,12 @@ fn skip_zeros(input: &mut PeekInput) -> io::Result<()> {
 }
 
 /// Reads all frames of a stream, one after another.
-struct FrameReader {
+struct FrameReader<'a> {
     /// None after the last.
-    frame: Option<FrameDecoder>,
+    frame: Option<FrameDecoder<'a>>,
 }
 
-impl Read for FrameReader {
+impl Read for FrameReader<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         while let Some(frame) = &mut self.frame {
             let n = frame.read(buf)?;
@@ -260,9 +260,9 @@ impl Read for FrameReader {
 }
 
 /// Replaces error messages that consist of the names of Rust types.
-struct Explained(Box<dyn Read + Send>);
+struct Explained<'a>(Box<dyn Read + Send + 'a>);
 
-impl Read for Explained {
+impl Read for Explained<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.read(buf).map_err(|err| match err.get_ref().and_then(|inner| inner.downcast_ref()) {
             Some(lz4_flex::frame::Error::DictionaryNotSupported) => damaged("the LZ4 data needs a dictionary"),

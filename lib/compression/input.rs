@@ -6,16 +6,16 @@ use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 const CAPACITY: usize = 64 * 1024;
 
 /// Buffered input that can be inspected before it is read.
-pub(super) struct PeekInput {
+pub(super) struct PeekInput<'a> {
     /// Bytes that were peeked at; those from `used` on are read next.
     ahead: Vec<u8>,
     used: usize,
-    rest: BufReader<Box<dyn Read + Send>>,
+    rest: BufReader<Box<dyn Read + Send + 'a>>,
     has_ended: bool,
 }
 
-impl PeekInput {
-    pub(super) fn new(input: Box<dyn Read + Send>) -> Self {
+impl<'a> PeekInput<'a> {
+    pub(super) fn new(input: Box<dyn Read + Send + 'a>) -> Self {
         PeekInput { ahead: Vec::new(), used: 0, rest: BufReader::with_capacity(CAPACITY, input), has_ended: false }
     }
 
@@ -36,16 +36,16 @@ impl PeekInput {
 
     /// The same bytes without this buffer, for a reader that has a buffer of
     /// its own.
-    pub(super) fn into_plain(self) -> impl Read + Send {
+    pub(super) fn into_plain(self) -> impl Read + Send + 'a {
         let PeekInput { mut ahead, used, rest, .. } = self;
         ahead.drain(..used);
         ahead.extend_from_slice(rest.buffer());
-        let plain: Chain<Cursor<Vec<u8>>, Box<dyn Read + Send>> = Cursor::new(ahead).chain(rest.into_inner());
+        let plain: Chain<Cursor<Vec<u8>>, Box<dyn Read + Send + 'a>> = Cursor::new(ahead).chain(rest.into_inner());
         plain
     }
 }
 
-impl BufRead for PeekInput {
+impl BufRead for PeekInput<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.used < self.ahead.len() {
             return Ok(&self.ahead[self.used..]);
@@ -62,7 +62,7 @@ impl BufRead for PeekInput {
     }
 }
 
-impl Read for PeekInput {
+impl Read for PeekInput<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.used == self.ahead.len() && buf.len() >= CAPACITY {
             let n = self.rest.read(buf)?; // bypasses the buffer while that is empty

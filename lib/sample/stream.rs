@@ -1,7 +1,7 @@
 //! Reads samples from an archive: members are grouped by key, in order, without
 //! reading ahead.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
@@ -63,9 +63,9 @@ pub struct SampleHead {
 /// assert_eq!(fields, [("cat".to_owned(), 2), ("dog".to_owned(), 1)]);
 /// # anyhow::Ok(())
 /// ```
-pub struct SampleStream {
+pub struct SampleStream<R = Box<dyn io::Read + Send>> {
     name: Arc<str>,
-    reader: ArchiveReader,
+    reader: ArchiveReader<R>,
     /// A member whose data has not been read yet: the first of the next sample.
     pending: Option<(ArchiveEntry, String, String)>,
     /// The fields seen in the current sample.
@@ -109,10 +109,12 @@ impl SampleStream {
         let input = source::open(name).map_err(|err| err.context(location::display(name)))?;
         Ok(SampleStream::new(name, ArchiveReader::new(input, ignore_eof)))
     }
+}
 
+impl<R: io::Read> SampleStream<R> {
     /// The samples of an archive; `name` is what messages call it, after
     /// secrets are masked.
-    pub fn new(name: &str, reader: ArchiveReader) -> Self {
+    pub fn new(name: &str, reader: ArchiveReader<R>) -> Self {
         SampleStream {
             name: location::display(name).into(),
             reader,

@@ -14,7 +14,7 @@ use anyhow::{Result, bail};
 use parking_lot::Mutex;
 use tarpipe::cli::{self, Outcome};
 use tarpipe::messages;
-use tarpipe::run::pool::{self, PoolLimits};
+use tarpipe::run::pool::{self, Cost, PoolLimits};
 use tarpipe::sample::index;
 use tarpipe::sink;
 use tarpipe::source;
@@ -63,16 +63,10 @@ fn check_all(args: &Args, names: Vec<String>, fingerprints: &Arc<Mutex<SpilledFi
     };
     let jobs = names.into_iter().enumerate().map(Ok);
     let mut verdicts = Vec::new();
-    pool::run(
-        PoolLimits::for_workers(args.parallel.threads()),
-        jobs,
-        |_| 0,
-        worker,
-        |verdict: Verdict| {
-            verdicts.push(verdict);
-            Ok(())
-        },
-    )?;
+    pool::run(PoolLimits::for_workers(args.parallel.threads()), jobs, Cost::none(), worker, |verdict: Verdict| {
+        verdicts.push(verdict);
+        Ok(())
+    })?;
     Ok(verdicts)
 }
 

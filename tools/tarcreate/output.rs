@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use anyhow::{Context, Result, anyhow, bail};
 use tarpipe::messages;
 use tarpipe::messages::progress;
-use tarpipe::run::pool::{self, PoolLimits, WorkerPanicked};
+use tarpipe::run::pool::{self, Cost, PoolLimits, WorkerPanicked};
 use tarpipe::sample::shard::ShardWriter;
 use tarpipe::sort::Sorter;
 use tarpipe::table::Flow;
@@ -47,7 +47,7 @@ pub fn write_all(args: &Args, inputs: Inputs, out: ShardWriter) -> Result<Tally>
         }
         ready.map_or(Ok(()), |ready| output.write(ready))
     };
-    pool::run(PoolLimits::for_workers(args.parallel.threads()), items, |_| 0, worker, emit)?;
+    pool::run(PoolLimits::for_workers(args.parallel.threads()), items, Cost::none(), worker, emit)?;
     keys.map_or(Ok(()), UniqueKeys::refuse_repeats)?;
     output.out.finish()?;
     Ok(output.tally)

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tarpipe::run::failure::Failure;
 use tarpipe::sample::Sample;
 
-use crate::tarproc::budget::BudgetShare;
 use crate::tarproc::log::CommandLog;
 use crate::tarproc::pack::PackedSamples;
 
@@ -14,8 +13,13 @@ pub struct CommandJob {
     /// The position of the first sample in the input.
     pub index: u64,
     pub samples: Vec<Sample>,
-    /// Their share of the budget.
-    pub held: BudgetShare,
+}
+
+impl CommandJob {
+    /// The data of the samples.
+    pub fn bytes(&self) -> u64 {
+        self.samples.iter().map(Sample::bytes).sum()
+    }
 }
 
 /// The outcome of one run of the command.
@@ -59,8 +63,13 @@ pub struct JobResult {
     pub attempt: JobAttempt,
     /// The input samples, if they are kept.
     pub originals: Vec<Sample>,
-    /// The share of the budget, returned when this is dropped.
-    pub held: BudgetShare,
+}
+
+impl JobResult {
+    /// The data to write, and that of the input samples if they are kept.
+    pub fn bytes(&self) -> u64 {
+        self.attempt.bytes() + self.originals.iter().map(Sample::bytes).sum::<u64>()
+    }
 }
 
 /// Runs a job, and retries it if it fails.
@@ -75,8 +84,7 @@ pub fn run(runner: &mut dyn Runner, mut job: CommandJob, retries: u32, keep: boo
         left -= 1;
     };
     let originals = if keep { job.samples } else { Vec::new() };
-    job.held.resize(attempt.bytes() + originals.iter().map(Sample::bytes).sum::<u64>());
-    JobResult { names, attempt, originals, held: job.held }
+    JobResult { names, attempt, originals }
 }
 
 /// Takes the data out of a sample that no longer needs it, as buffers to use again.

@@ -1,12 +1,9 @@
-//! Groups samples into jobs: selects them by position, drops unwanted fields, and waits for room in the budget.
-
-use std::sync::Arc;
+//! Groups samples into jobs: selects them by position and drops unwanted fields.
 
 use anyhow::Result;
 use tarpipe::sample::Sample;
 use tarpipe::value::slice::Slice;
 
-use crate::tarproc::budget::SampleBudget;
 use crate::tarproc::job::CommandJob;
 use crate::tarproc::output::LOG_FIELD;
 
@@ -20,17 +17,16 @@ pub struct JobSelection {
     pub batch: usize,
 }
 
-/// Jobs for the workers, made when the budget has room for them.
+/// Jobs for the workers.
 pub struct Jobs<I> {
     samples: I,
     selection: JobSelection,
-    budget: Arc<SampleBudget>,
     position: u64,
 }
 
 impl<I: Iterator<Item = Result<Sample>>> Jobs<I> {
-    pub fn new(samples: I, selection: JobSelection, budget: Arc<SampleBudget>) -> Self {
-        Jobs { samples, selection, budget, position: 0 }
+    pub fn new(samples: I, selection: JobSelection) -> Self {
+        Jobs { samples, selection, position: 0 }
     }
 
     /// The next selected sample and its position.
@@ -57,7 +53,6 @@ impl<I: Iterator<Item = Result<Sample>>> Iterator for Jobs<I> {
     type Item = Result<CommandJob>;
 
     fn next(&mut self) -> Option<Result<CommandJob>> {
-        self.budget.wait_for_room();
         let mut first = None;
         let mut samples = Vec::with_capacity(self.selection.batch.min(64));
         while samples.len() < self.selection.batch {
@@ -70,7 +65,6 @@ impl<I: Iterator<Item = Result<Sample>>> Iterator for Jobs<I> {
                 }
             }
         }
-        let held = self.budget.hold(samples.iter().map(Sample::bytes).sum());
-        first.map(|index| Ok(CommandJob { index, samples, held }))
+        first.map(|index| Ok(CommandJob { index, samples }))
     }
 }

@@ -3,7 +3,6 @@
 
 mod args;
 mod batch;
-mod budget;
 mod command;
 mod directory;
 mod field_filter;
@@ -23,11 +22,11 @@ mod worker_process;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use anyhow::Result;
 use tarpipe::cli::{self, Outcome, Samples, SharedTally};
-use tarpipe::run::pool;
+use tarpipe::run::pool::{self, ByteLimit, Cost, PoolLimits};
 use tarpipe::run::watched;
 use tarpipe::sample::Sample;
 use tarpipe::tally::MaxFailures;
@@ -35,15 +34,17 @@ use tarpipe::tally::MaxFailures;
 pub(crate) use args::Args;
 use args::InputMode;
 use batch::BatchRunner;
-use budget::SampleBudget;
 use field_filter::FieldFilter;
-use job::Runner;
+use job::{CommandJob, JobResult, Runner};
 use jobs::Jobs;
 use output::ResultWriter;
 use settings::RunnerSettings;
 use shell::ShellRunner;
 use text_samples::TextSamples;
 use worker::WorkerRunner;
+
+/// Bytes of samples to read ahead when they are small.
+const READ_AHEAD: u64 = 8 << 20;
 
 /// Runs the tool with these arguments, its name first.
 pub fn main(args: Vec<OsString>) -> ExitCode {
@@ -70,25 +71,20 @@ fn process(
     output: &mut ResultWriter,
 ) -> Result<Option<MaxFailures>> {
     let parallel = args.threads();
-    // The budget limits the bytes in memory.
-    let limits =
-        pool::PoolLimits { ordered: !args.unordered, bytes: u64::MAX, ..pool::PoolLimits::for_workers(parallel) };
+    let bytes = ByteLimit::LargestPerWorker(READ_AHEAD);
+    let limits = PoolLimits { ordered: !args.unordered, bytes, ..PoolLimits::for_workers(parallel) };
     let samples = samples(&args, tally)?;
     let (retries, keep, max_failures) = (args.retries, args.failed.is_some(), args.max_failures);
-    let jobs = Jobs::new(samples, args.job_selection(), SampleBudget::new(parallel));
-    let (alive, all_ended) = mpsc::channel::<()>();
+    let jobs = Jobs::new(samples, args.job_selection());
     let factory = {
         let settings = Arc::clone(settings);
         move |_| {
-            let (mut runner, alive) = (runner(&args, &settings), alive.clone());
-            move |job| {
-                let _alive = &alive; // dropped with the worker
-                Ok(job::run(runner.as_mut(), job, retries, keep))
-            }
+            let mut runner = runner(&args, &settings);
+            move |job| Ok(job::run(runner.as_mut(), job, retries, keep))
         }
     };
-    pool::run(limits, jobs, |_| 0, factory, |result| output.write(result))?;
-    _ = all_ended.recv();
+    let cost = Cost { job: CommandJob::bytes, result: Some(JobResult::bytes) };
+    pool::run(limits, jobs, cost, factory, |result| output.write(result))?;
     watched::kill_orphans();
     Ok(max_failures)
 }

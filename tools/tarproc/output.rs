@@ -57,7 +57,7 @@ impl ResultWriter {
 
     /// Writes the result of a job.
     pub fn write(&mut self, result: JobResult) -> Result<()> {
-        let JobResult { names, attempt, originals, held: _held } = result;
+        let JobResult { names, attempt, originals } = result;
         let JobAttempt { results, stdout, log } = attempt;
         let mut originals = originals.into_iter();
         if let Some(out) = &mut self.stdout {

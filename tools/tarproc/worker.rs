@@ -5,8 +5,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
-
 use tarpipe::archive::{ArchiveReader, ArchiveWriter, EntryKind};
 use tarpipe::run::failure::Failure;
 use tarpipe::run::watched;
@@ -17,7 +15,7 @@ use crate::tarproc::job::{JobAttempt, Runner, take_buffers};
 use crate::tarproc::log::CommandLog;
 use crate::tarproc::pack::{Origin, PackedSamples};
 use crate::tarproc::settings::RunnerSettings;
-use crate::tarproc::worker_process::{WorkerProcess, WorkerStdout};
+use crate::tarproc::worker_process::WorkerProcess;
 
 const END: &str = "__end__";
 const ERROR: &[u8] = b"__error__";
@@ -30,10 +28,8 @@ pub struct WorkerRunner {
     live: Option<LiveWorker>,
 }
 
-struct LiveWorker {
-    process: Arc<Mutex<WorkerProcess>>,
-    results: ArchiveReader,
-}
+/// A worker process and its results.
+struct LiveWorker(ArchiveReader<WorkerProcess>);
 
 impl WorkerRunner {
     /// Nothing is started yet.
@@ -52,12 +48,12 @@ impl WorkerRunner {
             drop(take_buffers(sample));
         }
         let deadline = self.settings.limits.timeout.map(|timeout| Instant::now() + timeout);
-        live.process.lock().send(request, deadline);
+        live.process().send(request, deadline);
         live.read_result(&origin, self.settings.limits.max_output)
     }
 
-    fn take_log(&self) -> CommandLog {
-        self.live.as_ref().map(|live| live.process.lock().take_log()).unwrap_or_default()
+    fn take_log(&mut self) -> CommandLog {
+        self.live.as_mut().map(|live| live.process().take_log()).unwrap_or_default()
     }
 }
 
@@ -67,12 +63,12 @@ impl Runner for WorkerRunner {
         let result = self.exchange(&mut samples[0], keep);
         if result.as_ref().is_err_and(|failure| failure.code != "worker_error") {
             // Its position in the result is unknown, so it must be restarted.
-            if let Some(live) = &self.live {
-                live.process.lock().kill();
+            if let Some(live) = &mut self.live {
+                live.process().kill();
             }
         }
         let log = self.take_log();
-        if self.live.as_ref().is_some_and(|live| live.process.lock().is_over()) {
+        if self.live.as_mut().is_some_and(|live| live.process().is_over()) {
             self.live = None;
         }
         JobAttempt { results: vec![result], stdout: Vec::new(), log }
@@ -81,8 +77,8 @@ impl Runner for WorkerRunner {
 
 impl Drop for WorkerRunner {
     fn drop(&mut self) {
-        if let Some(live) = &self.live {
-            live.process.lock().finish();
+        if let Some(live) = &mut self.live {
+            live.process().finish();
         }
     }
 }
@@ -91,9 +87,11 @@ impl LiveWorker {
     fn start(settings: &RunnerSettings) -> Result<Self, Failure> {
         let process =
             WorkerProcess::start(settings.interpreter.command()).map_err(|err| Failure::io("start a worker", &err))?;
-        let process = Arc::new(Mutex::new(process));
-        let results = ArchiveReader::new(Box::new(WorkerStdout(Arc::clone(&process))), false);
-        Ok(LiveWorker { process, results })
+        Ok(LiveWorker(ArchiveReader::new(process, false)))
+    }
+
+    fn process(&mut self) -> &mut WorkerProcess {
+        self.0.get_mut()
     }
 
     /// Reads the result of the last sample.
@@ -102,10 +100,10 @@ impl LiveWorker {
         let mut error = None;
         let mut left = max_sample;
         loop {
-            let entry = match self.results.next_entry() {
+            let entry = match self.0.next_entry() {
                 Ok(Some(entry)) => entry,
-                Ok(None) => return Err(self.process.lock().fault("the worker ended its archive")),
-                Err(fault) => return Err(self.process.lock().fault(&fault.what)),
+                Ok(None) => return Err(self.process().fault("the worker ended its archive")),
+                Err(fault) => return Err(self.process().fault(&fault.what)),
             };
             if entry.path == END.as_bytes() {
                 break;
@@ -113,8 +111,8 @@ impl LiveWorker {
             left = left
                 .checked_sub(entry.size)
                 .ok_or_else(|| Failure::new("too_large", "the result of the worker is larger than --max-sample"))?;
-            let data = self.results.read_data();
-            let data = data.map_err(|fault| self.process.lock().fault(&fault.what))?;
+            let data = self.0.read_data();
+            let data = data.map_err(|fault| self.process().fault(&fault.what))?;
             if entry.path == ERROR {
                 error = Some(Failure::new("worker_error", String::from_utf8_lossy(&data).trim().to_owned()));
                 continue;

@@ -3,10 +3,7 @@
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
 
 use tarpipe::archive::BLOCK;
 use tarpipe::run::failure::{self, Failure};
@@ -122,6 +119,24 @@ impl WorkerProcess {
         }
     }
 
+    fn died(&mut self) -> io::Result<usize> {
+        self.over = true;
+        let status = wait_or_terminate(&mut self.child, self.exit.as_fd(), false)?;
+        reap_group(self.child.id(), Duration::ZERO);
+        let how =
+            failure::check(status).err().map_or("it exited without a result".to_owned(), |failure| failure.to_string());
+        self.fault = Some(Failure::new("worker_died", how));
+        Ok(0)
+    }
+
+    fn timed_out(&mut self) -> io::Result<usize> {
+        self.fault = Some(Failure::new("timeout", "the worker timed out"));
+        Ok(0)
+    }
+}
+
+/// Reads the stdout of the worker.
+impl Read for WorkerProcess {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.sent < self.request.len() {
             self.feed();
@@ -150,29 +165,5 @@ impl WorkerProcess {
                 _ => return self.timed_out(),
             }
         }
-    }
-
-    fn died(&mut self) -> io::Result<usize> {
-        self.over = true;
-        let status = wait_or_terminate(&mut self.child, self.exit.as_fd(), false)?;
-        reap_group(self.child.id(), Duration::ZERO);
-        let how =
-            failure::check(status).err().map_or("it exited without a result".to_owned(), |failure| failure.to_string());
-        self.fault = Some(Failure::new("worker_died", how));
-        Ok(0)
-    }
-
-    fn timed_out(&mut self) -> io::Result<usize> {
-        self.fault = Some(Failure::new("timeout", "the worker timed out"));
-        Ok(0)
-    }
-}
-
-/// The stdout of the worker, for the archive reader.
-pub struct WorkerStdout(pub Arc<Mutex<WorkerProcess>>);
-
-impl Read for WorkerStdout {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.lock().read(buf)
     }
 }

@@ -25,7 +25,7 @@ use tarpipe::messages;
 use tarpipe::report::ReportWriter;
 use tarpipe::run::memory::{MemoryShare, MemoryTurn};
 use tarpipe::run::panics;
-use tarpipe::run::pool::{self, PoolLimits};
+use tarpipe::run::pool::{self, Cost, PoolLimits};
 use tarpipe::sample::Sample;
 use tarpipe::sample::failed;
 use tarpipe::sample::shard::ShardWriter;
@@ -56,8 +56,8 @@ fn run(args: Args) -> Result<Outcome> {
         move |(turn, sample)| Ok(worker.resize(turn, sample))
     };
     let samples = budget.turns(samples).map(|(turn, sample)| Ok((turn, sample?)));
-    let bytes = |(_, sample): &(MemoryTurn, Sample)| sample.bytes();
-    pool::run(PoolLimits::for_workers(threads), samples, bytes, worker, |resized| output.write(resized))?;
+    let cost = Cost::of_jobs(|(_, sample): &(MemoryTurn, Sample)| sample.bytes());
+    pool::run(PoolLimits::for_workers(threads), samples, cost, worker, |resized| output.write(resized))?;
     Ok(Outcome { tally: output.finish()?, max_failures: args.max_failures })
 }
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 use tarpipe::cli::{self, Samples, SharedTally};
 use tarpipe::messages;
 use tarpipe::messages::progress;
-use tarpipe::run::pool::{self, PoolLimits};
+use tarpipe::run::pool::{self, Cost, PoolLimits};
 use tarpipe::sample::Sample;
 use tarpipe::sample::select::Select;
 use tarpipe::tally::Tally;
@@ -125,7 +125,7 @@ pub fn prepare_with_choice<O: Send + 'static>(
         Ok(NumberedSample { sample: sample?, number: number as u64, slot: reservoir.next_slot() })
     });
     let limits = PoolLimits::for_workers(args.parallel.threads());
-    pool::run(limits, numbered, NumberedSample::bytes, worker, |prepared| match prepared {
+    pool::run(limits, numbered, Cost::of_jobs(NumberedSample::bytes), worker, |prepared| match prepared {
         Ok(prepared) => {
             tally.add(|tally| tally.done());
             emit(prepared)

@@ -78,7 +78,7 @@ impl SourceFiles {
         for (number, (name, (file, _))) in self.names.iter().zip(&self.files).enumerate() {
             let mut file = file.try_clone().with_context(|| name.clone())?;
             file.seek(SeekFrom::Start(0)).with_context(|| name.clone())?;
-            let stream = SampleStream::new(name, ArchiveReader::new(Box::new(Counted(file)), args.input.ignore_eof));
+            let stream = SampleStream::new(name, ArchiveReader::new(Counted(file), args.input.ignore_eof));
             if !indexer.read(number as u32, stream)? {
                 return Ok(None);
             }
@@ -112,7 +112,7 @@ struct OffsetIndexer {
 }
 
 impl OffsetIndexer {
-    fn read(&mut self, source: u32, mut stream: SampleStream) -> Result<bool> {
+    fn read<R: Read>(&mut self, source: u32, mut stream: SampleStream<R>) -> Result<bool> {
         while let Some(head) = stream.next()? {
             let mut scan = SampleScan { extents: Vec::new(), fields: Vec::new(), bytes: 0, is_self_contained: true };
             let (order, limit) = (&self.order, self.max_sample);

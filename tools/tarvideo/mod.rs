@@ -21,7 +21,7 @@ use tarpipe::cli::{self, Outcome, SharedTally};
 use tarpipe::messages;
 use tarpipe::report::ReportWriter;
 use tarpipe::run::memory::MemoryTurn;
-use tarpipe::run::pool::{self, PoolLimits};
+use tarpipe::run::pool::{self, Cost, PoolLimits};
 use tarpipe::run::scratch::Scratch;
 use tarpipe::sample::Sample;
 use tarpipe::sample::shard::ShardWriter;
@@ -48,9 +48,9 @@ fn run(args: Args) -> Result<Outcome> {
         move |(turn, sample)| Ok(processor.process(turn, sample))
     };
     let samples = budget.turns(samples).map(|(turn, sample)| Ok((turn, sample?)));
-    let bytes = |(_, sample): &(MemoryTurn, Sample)| sample.bytes();
+    let cost = Cost::of_jobs(|(_, sample): &(MemoryTurn, Sample)| sample.bytes());
     let limits = PoolLimits::for_workers(args.parallel.threads());
-    pool::run(limits, samples, bytes, worker, |results| output.write(&results))?;
+    pool::run(limits, samples, cost, worker, |results| output.write(&results))?;
     let tally = output.finish()?;
     scratch.finish();
     Ok(Outcome { tally, max_failures: args.max_failures })

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use parking_lot::{Condvar, Mutex};
 
-use super::PoolLimits;
+use super::{ByteLimit, PoolLimits};
 
 /// How long a few results may wait for more before the emitting thread is
 /// woken.
@@ -41,6 +41,8 @@ struct QueueState<O> {
     drained: u64,
     items: usize,
     bytes: u64,
+    /// The most that a job or a result has held.
+    largest: u64,
     closed: bool,
     stopped: bool,
     /// Until then, a few results do not wake the emitting thread.
@@ -69,6 +71,7 @@ impl<O> Queue<O> {
             drained: 0,
             items: 0,
             bytes: 0,
+            largest: 0,
             closed: false,
             stopped: false,
             quiet_until: Instant::now(),
@@ -82,17 +85,33 @@ impl<O> Queue<O> {
         self.limits.items / 2
     }
 
+    /// If the limit depends on the largest job, blocks until there is room for
+    /// another one. Returns false if the run has stopped.
+    pub(super) fn wait_for_room(&self) -> bool {
+        let ByteLimit::LargestPerWorker(_) = self.limits.bytes else { return true };
+        let mut state = self.state.lock();
+        let full = |state: &mut QueueState<O>| self.is_full(state, state.largest);
+        self.room.wait_while(&mut state, full);
+        !state.stopped
+    }
+
+    fn is_full(&self, state: &QueueState<O>, cost: u64) -> bool {
+        let limit = match self.limits.bytes {
+            ByteLimit::Fixed(bytes) => bytes,
+            ByteLimit::LargestPerWorker(spare) => self.limits.parallel as u64 * state.largest.max(cost) + spare,
+        };
+        let too_much = state.items >= self.limits.items.max(1) || state.bytes + cost > limit;
+        state.items > 0 && too_much && !state.stopped
+    }
+
     /// Blocks until there is room. Returns the number of the job, or None if
     /// the run has stopped.
     pub(super) fn admit(&self, cost: u64) -> Option<u64> {
-        let full = |state: &mut QueueState<O>| {
-            let too_much = state.items >= self.limits.items.max(1) || state.bytes + cost > self.limits.bytes;
-            state.items > 0 && too_much && !state.stopped
-        };
         let mut state = self.state.lock();
-        self.room.wait_while(&mut state, full);
+        self.room.wait_while(&mut state, |state| self.is_full(state, cost));
         state.items += 1;
         state.bytes += cost;
+        state.largest = state.largest.max(cost);
         state.admitted += 1;
         if self.limits.ordered {
             state.results.push_back(None);
@@ -106,9 +125,15 @@ impl<O> Queue<O> {
         self.completed.notify_one();
     }
 
-    /// Stores a result, and wakes the emitting thread if there are enough.
-    pub(super) fn complete(&self, number: u64, result: CompletedJob<O>) {
+    /// Stores the result of a job that cost so much, and wakes the emitting
+    /// thread if there are enough.
+    pub(super) fn complete(&self, number: u64, job_cost: u64, result: CompletedJob<O>) {
         let mut state = self.state.lock();
+        state.bytes = state.bytes - job_cost + result.cost;
+        state.largest = state.largest.max(result.cost);
+        if result.cost < job_cost {
+            self.room.notify_one();
+        }
         state.ready += 1;
         if self.limits.ordered {
             let slot = (number - state.drained) as usize;

@@ -162,7 +162,7 @@ impl<'a> OutputTarget<'a> {
             None => open_sink(self.name, is_compressed(self.name, &head)?)?,
         };
         sink.write_all(&head).map_err(|err| unwritable(&err))?;
-        match counting_copy::copy(head, input, sink, is_archive(self.name)) {
+        match counting_copy::copy(&head, input, sink, is_archive(self.name)) {
             Ok((samples, sink)) => Ok(Some(PendingOutput { sink, samples, name: self.name.to_owned() })),
             Err(CopyError::Input(err)) => Err(unreadable(&err)),
             Err(CopyError::Output(err)) => Err(unwritable(&err)),

@@ -1,10 +1,7 @@
 //! Copies the stdout of a pipeline to its output, and counts the samples on the way if it is an archive. A truncated or
 //! damaged archive is found out here, before it is committed.
 
-use std::io::{self, Cursor, Read, Write};
-use std::sync::Arc;
-
-use parking_lot::Mutex;
+use std::io::{self, Read, Write};
 
 use tarpipe::archive::ArchiveReader;
 use tarpipe::compression;
@@ -34,27 +31,24 @@ pub enum CopyError {
 
 /// Copies all of `input` to `sink`, to which `head` was written already, and counts the samples of an archive. Compressed
 /// data is decompressed to check that it is complete, and read as an archive if `should_be_archive`. Returns the sink.
-pub fn copy<R: Read + Send + 'static>(
-    head: Vec<u8>,
+pub fn copy<R: Read + Send>(
+    head: &[u8],
     input: R,
     sink: Sink,
     should_be_archive: bool,
 ) -> Result<(SampleCount, Sink), CopyError> {
-    let tee = SharedTee(Arc::new(Mutex::new(TeeReader { input, sink, failure: None })));
-    let whole = |head| Box::new(Cursor::new(head).chain(tee.clone()));
+    let mut tee = TeeReader { input, sink, failure: None };
+    let whole = head.chain(&mut tee);
     let count = if head.is_empty() {
         SampleCount::Empty
-    } else if is_tar(&head) {
-        count(ArchiveReader::new(whole(head), false))
-    } else if compression::is_compressed(&head) {
-        count_compressed(whole(head), should_be_archive)
+    } else if is_tar(head) {
+        count(ArchiveReader::new(whole, false))
+    } else if compression::is_compressed(head) {
+        count_compressed(Box::new(whole), should_be_archive)
     } else {
         SampleCount::Other
     };
-    let drained = io::copy(&mut tee.clone(), &mut io::sink());
-    let tee =
-        Arc::into_inner(tee.0).ok_or_else(|| CopyError::Output(io::Error::other("the output is still in use")))?;
-    let tee = tee.into_inner();
+    let drained = io::copy(&mut tee, &mut io::sink());
     match (tee.failure, drained) {
         (Some(failure), _) => Err(failure),
         (None, Err(err)) => Err(CopyError::Input(err)),
@@ -62,7 +56,7 @@ pub fn copy<R: Read + Send + 'static>(
     }
 }
 
-fn count(reader: ArchiveReader) -> SampleCount {
+fn count<R: Read>(reader: ArchiveReader<R>) -> SampleCount {
     let mut stream = SampleStream::new("the output", reader);
     let mut samples = 0;
     loop {
@@ -74,7 +68,7 @@ fn count(reader: ArchiveReader) -> SampleCount {
     }
 }
 
-fn count_compressed(compressed: Box<dyn Read + Send>, should_be_archive: bool) -> SampleCount {
+fn count_compressed(compressed: Box<dyn Read + Send + '_>, should_be_archive: bool) -> SampleCount {
     let decoded = match compression::decoder(compressed) {
         Ok(mut decoded) if !should_be_archive => io::copy(&mut decoded, &mut io::sink()).map(|_| None),
         decoded => decoded.map(Some),
@@ -98,29 +92,20 @@ struct TeeReader<R> {
     failure: Option<CopyError>,
 }
 
-struct SharedTee<R>(Arc<Mutex<TeeReader<R>>>);
-
-impl<R> Clone for SharedTee<R> {
-    fn clone(&self) -> Self {
-        SharedTee(Arc::clone(&self.0))
-    }
-}
-
-impl<R: Read> Read for SharedTee<R> {
+impl<R: Read> Read for TeeReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let mut tee = self.0.lock();
-        if tee.failure.is_some() {
+        if self.failure.is_some() {
             return Err(io::Error::other("the copy has failed"));
         }
-        let n = match tee.input.read(buf) {
+        let n = match self.input.read(buf) {
             Ok(n) => n,
             Err(err) => {
-                tee.failure = Some(CopyError::Input(err));
+                self.failure = Some(CopyError::Input(err));
                 return Err(io::Error::other("the copy has failed"));
             }
         };
-        if let Err(err) = tee.sink.write_all(&buf[..n]) {
-            tee.failure = Some(CopyError::Output(err));
+        if let Err(err) = self.sink.write_all(&buf[..n]) {
+            self.failure = Some(CopyError::Output(err));
             return Err(io::Error::other("the copy has failed"));
         }
         Ok(n)
