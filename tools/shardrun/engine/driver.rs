@@ -7,19 +7,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
-use tarpipe::cli::Usage;
+use tarpipe::cli::{Outcome, Usage};
 use tarpipe::messages;
 use tarpipe::run::program;
 use tarpipe::run::shell;
 use tarpipe::run::signals;
 use tarpipe::run::watched::{exit_of, wait_readable};
 
-use super::driver_locks;
 use super::submission::Submission;
+use super::{Engine, driver_locks, outcome_of};
 use crate::shardrun::engine::external::cannot_start;
 use crate::shardrun::run::folder::RunFolder;
 use crate::shardrun::run::pending::PendingRun;
-use crate::shardrun::settings::EngineKind;
 
 const DRIVER: &str = include_str!("driver.py");
 /// Time that a driver has to end its tasks when a signal ends this process.
@@ -30,9 +29,42 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Exit status of the driver if its Python package is missing.
 const MISSING_PACKAGE: i32 = 4;
 
+/// An engine that a driver submits to.
+pub struct Driver {
+    /// The Python package that the driver needs.
+    package: &'static str,
+}
+
+/// Spark.
+pub const SPARK: Driver = Driver { package: "pyspark" };
+/// Ray.
+pub const RAY: Driver = Driver { package: "ray" };
+
+impl Engine for Driver {
+    fn run(&self, pending: PendingRun) -> Result<Outcome> {
+        run(&pending, self.package)?;
+        outcome_of(&pending)
+    }
+
+    fn dry_run(&self, pending: &PendingRun) -> Result<String> {
+        let submission = Submission::for_dry_run(pending);
+        Ok(format!("{}\n", shell::join(&command_line(pending, &submission)?)))
+    }
+
+    fn is_driven(&self, submission: &Submission) -> bool {
+        driver_locks::has_owner(&submission.path) || driver_locks::has_driver(&submission.path)
+    }
+
+    /// Waits for the end as well: nothing may run at the same time.
+    fn cancel(&self, _: &RunFolder, submission: &Submission) -> Result<()> {
+        driver_locks::cancel(&submission.path)?;
+        wait_for(submission)
+    }
+}
+
 /// Runs all tasks and waits for them.
-pub fn run(pending: &PendingRun) -> Result<()> {
-    let submission = Submission::create(pending, pending.settings.on)?;
+fn run(pending: &PendingRun, package: &str) -> Result<()> {
+    let submission = Submission::create(pending)?;
     let driver = submission.path.join("driver.py");
     std::fs::write(&driver, DRIVER).with_context(|| driver.display().to_string())?;
     submission.save()?;
@@ -65,21 +97,15 @@ pub fn run(pending: &PendingRun) -> Result<()> {
     match status.code() {
         Some(0) => Ok(()),
         Some(MISSING_PACKAGE) => {
-            bail!("{name} is not installed for {}; run pip install {}", argv[0], package(pending.settings.on))
+            bail!("{name} is not installed for {}; run pip install {package}", argv[0])
         }
         _ => bail!("the {name} driver failed ({status})"),
     }
 }
 
-/// Whether a submission has a driver that is alive or about to start.
-pub fn is_driven(submission: &Submission) -> bool {
-    matches!(submission.engine, EngineKind::Spark | EngineKind::Ray)
-        && (driver_locks::has_owner(&submission.path) || driver_locks::has_driver(&submission.path))
-}
-
 /// Waits for drivers whose shardrun has ended: they are ending their tasks, and nothing may run at the same time.
 pub fn await_orphans(folder: &RunFolder) -> Result<()> {
-    for submission in Submission::all(folder)?.iter().filter(|submission| is_driven(submission)) {
+    for submission in Submission::all(folder)?.iter().filter(|submission| submission.is_driven()) {
         let path = &submission.path;
         if driver_locks::has_owner(path) {
             bail!("{}: another shardrun is working on this run", folder.path().display());
@@ -90,18 +116,9 @@ pub fn await_orphans(folder: &RunFolder) -> Result<()> {
     Ok(())
 }
 
-/// Ends the driver of a submission and its tasks.
-pub fn cancel(submission: &Submission) -> Result<()> {
-    if !is_driven(submission) {
-        return Ok(());
-    }
-    driver_locks::cancel(&submission.path)?;
-    wait_for(submission)
-}
-
 fn wait_for(submission: &Submission) -> Result<()> {
     let started = Instant::now();
-    while is_driven(submission) {
+    while submission.is_driven() {
         if started.elapsed() > MAX_WAIT {
             let (path, name) = (submission.path.display(), submission.engine.name());
             bail!("{path}: the {name} driver is still running after {} s", MAX_WAIT.as_secs());
@@ -109,16 +126,6 @@ fn wait_for(submission: &Submission) -> Result<()> {
         std::thread::sleep(driver_locks::POLL_INTERVAL);
     }
     Ok(())
-}
-
-/// The command that would start the driver.
-pub fn dry_run(pending: &PendingRun) -> Result<String> {
-    let submission = Submission::for_dry_run(pending);
-    Ok(format!("{}\n", shell::join(&command_line(pending, &submission)?)))
-}
-
-fn package(engine: EngineKind) -> &'static str {
-    if engine == EngineKind::Spark { "pyspark" } else { "ray" }
 }
 
 fn command_line(pending: &PendingRun, submission: &Submission) -> Result<Vec<String>> {

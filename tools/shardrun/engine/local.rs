@@ -16,12 +16,26 @@ use tarpipe::run::shell::quote;
 use tarpipe::run::signals;
 use tarpipe::tally::{MaxFailures, Tally};
 
+use crate::shardrun::engine::Engine;
 use crate::shardrun::item::runner::{ItemRunner, StderrTo};
 use crate::shardrun::plan::items::RunItems;
 use crate::shardrun::run::folder::RunFolder;
-use crate::shardrun::run::job_log::{self, ItemRecord, ItemState, JobLog};
+use crate::shardrun::run::job_log::{self, ItemRecord, ItemStatus, JobLog};
 use crate::shardrun::run::pending::PendingRun;
 use crate::shardrun::task::worker;
+
+/// This machine.
+pub struct Local;
+
+impl Engine for Local {
+    fn run(&self, pending: PendingRun) -> Result<Outcome> {
+        run(&pending)
+    }
+
+    fn dry_run(&self, pending: &PendingRun) -> Result<String> {
+        script(pending)
+    }
+}
 
 /// The state that the threads share.
 struct LocalRun {
@@ -38,7 +52,7 @@ struct LocalRun {
 }
 
 /// Runs all pending items and waits for them.
-pub fn run(pending: &PendingRun) -> Result<Outcome> {
+fn run(pending: &PendingRun) -> Result<Outcome> {
     let folder = pending.folder.absolute()?;
     if let Some(cwd) = &pending.spec.plan.cwd {
         std::env::set_current_dir(cwd).with_context(|| cwd.clone())?;
@@ -56,7 +70,7 @@ pub fn run(pending: &PendingRun) -> Result<Outcome> {
     for result in results {
         let record = result?;
         worker::add_to_tally(&mut tally, &record);
-        if record.state == ItemState::Done {
+        if record.state == ItemStatus::Done {
             progress::add_sample();
         } else {
             progress::add_failed();
@@ -113,7 +127,7 @@ impl LocalRun {
         (&self.started).write_all(format!("{index} {:.3}\n", job_log::now()).as_bytes()).context("the run folder")?;
         let record = self.items.with(index, |item| self.runner.run(item))?;
         signals::park_if_signalled();
-        self.failed.fetch_add(u64::from(record.state == ItemState::Failed), Ordering::Relaxed);
+        self.failed.fetch_add(u64::from(record.state == ItemStatus::Failed), Ordering::Relaxed);
         self.log.lock().append(&record)?;
         Ok(record)
     }
@@ -124,7 +138,7 @@ fn threads(jobs: usize) -> usize {
 }
 
 /// The commands that would run, one per item.
-pub fn script(pending: &PendingRun) -> Result<String> {
+fn script(pending: &PendingRun) -> Result<String> {
     let templates = pending.spec.plan.templates()?;
     let mut text = String::new();
     for &index in &pending.todo {

@@ -1,5 +1,5 @@
-//! Engines run the tasks of a run: one module per engine, and what they share. This file starts a run on its engine, waits for
-//! it and reports the outcome.
+//! Engines run the tasks of a run: one module per engine, and what they share. This file defines what an engine does, starts a
+//! run on one, waits for it and reports the outcome.
 
 mod driver;
 mod driver_locks;
@@ -24,15 +24,15 @@ use tarpipe::sink;
 use tarpipe::tally::{MaxFailures, Tally, counted};
 
 use crate::shardrun::run::folder::RunFolder;
+use crate::shardrun::run::job_log::ItemStatus;
 use crate::shardrun::run::pending::PendingRun;
 use crate::shardrun::settings::EngineKind;
-use crate::shardrun::status::snapshot::{ItemStatus, RunSnapshot};
+use crate::shardrun::status::snapshot::RunSnapshot;
 use crate::shardrun::task::bundle;
 use crate::shardrun::task::worker;
 
-pub use driver::is_driven;
 pub use running::{cancel, find_running};
-pub use submission::{Submission, TaskState, TaskStates};
+pub use submission::{Submission, TaskReport, TaskReports};
 
 /// Time between two queries of the engine, first and longest; queries take at most a quarter of the time.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -40,6 +40,81 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const PAUSE_FACTOR: u32 = 3;
 /// Failed queries in a row before waiting fails: a controller may be restarting.
 const MAX_MISSES: u32 = 30;
+
+/// An engine. It has no state: everything that it knows about a run is in the run's folder.
+pub trait Engine: Sync {
+    /// Runs the pending items. Returns when they have ended, or when the engine has them and --wait was not given.
+    fn run(&self, pending: PendingRun) -> Result<Outcome>;
+
+    /// The exact scripts, manifests or commands of a run.
+    fn dry_run(&self, pending: &PendingRun) -> Result<String>;
+
+    /// Whether tasks see neither the folders of this machine nor the run folder.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// Whether this process has to end a run after too many failures, because tasks do not know of each other.
+    fn needs_failure_check(&self) -> bool {
+        false
+    }
+
+    /// Completes the record of a submission whose process died while submitting.
+    fn complete(&self, _submission: &mut Submission) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether tasks of a submission are waiting or running without this process. Collects results that only the engine has.
+    fn is_running(&self, _folder: &RunFolder, _submission: &Submission) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Whether a submission has a driver that is alive or about to start. Its tasks end with it.
+    fn is_driven(&self, _submission: &Submission) -> bool {
+        false
+    }
+
+    /// Starts to end all tasks of a submission.
+    fn cancel(&self, _folder: &RunFolder, _submission: &Submission) -> Result<()> {
+        Ok(())
+    }
+
+    /// The engine's names for what is left of a cancelled submission; empty once all of it has ended.
+    fn remaining(&self, folder: &RunFolder, submission: &Submission) -> Result<String> {
+        Ok(if self.is_running(folder, submission)? { submission.ids() } else { String::new() })
+    }
+
+    /// What the engine reports of the tasks of a submission; empty if it has forgotten them or does not report states.
+    fn task_reports(&self, _submission: &Submission) -> TaskReports {
+        TaskReports::new()
+    }
+
+    /// Why tasks of a submission wait, other than for their turn.
+    fn reasons(&self, _submission: &Submission) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    /// Collects results that only the engine has into the run folder.
+    fn collect(&self, _folder: &RunFolder, _submission: &Submission) -> Result<()> {
+        Ok(())
+    }
+
+    /// The stderr of a task, if only the engine has it.
+    fn logs(&self, _submission: &Submission, _task: usize) -> Option<String> {
+        None
+    }
+}
+
+/// The engine of a name on the command line.
+pub fn of(kind: EngineKind) -> &'static dyn Engine {
+    match kind {
+        EngineKind::Local => &local::Local,
+        EngineKind::Slurm => &slurm::Slurm,
+        EngineKind::K8s => &k8s::K8s,
+        EngineKind::Spark => &driver::SPARK,
+        EngineKind::Ray => &driver::RAY,
+    }
+}
 
 /// Runs the pending items. Returns when they have ended, or when the engine has them and --wait was not given.
 pub fn run(mut pending: PendingRun) -> Result<Outcome> {
@@ -51,38 +126,26 @@ pub fn run(mut pending: PendingRun) -> Result<Outcome> {
     if pending.settings.on != EngineKind::Local {
         progress::start(&pending)?;
     }
-    if let Some(submission) = pending.submission.take() {
-        return running::join(pending, &submission);
+    match pending.submission.take() {
+        Some(submission) => running::join(pending, &submission),
+        None => of(pending.settings.on).run(pending),
     }
-    match pending.settings.on {
-        EngineKind::Local => return local::run(&pending),
-        EngineKind::Slurm if pending.settings.interactive => slurm::allocation::run(&pending)?,
-        EngineKind::Slurm | EngineKind::K8s => {
-            let submission = match pending.settings.on {
-                EngineKind::Slurm => slurm::submit(&pending)?,
-                _ => k8s::submit(&pending)?,
-            };
-            drop(pending.lock.take()); // the engine has all tasks: other processes may wait for them too, or cancel them
-            if !pending.settings.wait {
-                return report_submitted(&pending, &submission);
-            }
-            wait(&pending, &submission)?;
-        }
-        EngineKind::Spark | EngineKind::Ray => driver::run(&pending)?,
-    }
-    outcome_of(&pending)
 }
 
 /// Prints the exact scripts or manifests of a run.
 pub fn dry_run(pending: &PendingRun) -> Result<Outcome> {
-    let text = match pending.settings.on {
-        EngineKind::Local => local::script(pending)?,
-        EngineKind::Slurm => slurm::dry_run(pending)?,
-        EngineKind::K8s => k8s::dry_run(pending)?,
-        EngineKind::Spark | EngineKind::Ray => driver::dry_run(pending)?,
-    };
-    sink::write_text("-", &text)?;
+    sink::write_text("-", &of(pending.settings.on).dry_run(pending)?)?;
     Ok(Outcome::default())
+}
+
+/// Waits for the tasks of a submission if --wait was given; otherwise it runs without this process.
+fn follow(mut pending: PendingRun, submission: &Submission) -> Result<Outcome> {
+    drop(pending.lock.take()); // the engine has all tasks: other processes may wait for them too, or cancel them
+    if !pending.settings.wait {
+        return report_submitted(&pending, submission);
+    }
+    wait(&pending, submission)?;
+    outcome_of(&pending)
 }
 
 /// Reports a submission that runs without us.
@@ -120,7 +183,7 @@ fn wait(pending: &PendingRun, submission: &Submission) -> Result<()> {
     let (mut pause, mut misses) = (FIRST_PAUSE, 0);
     loop {
         let queried = Instant::now();
-        match running::is_running(&pending.folder, submission) {
+        match submission.engine().is_running(&pending.folder, submission) {
             Ok(false) => return submission.set_over(),
             Ok(true) => misses = 0,
             Err(err) if misses < MAX_MISSES => {
@@ -156,7 +219,7 @@ impl WaitReasons {
         if Instant::now() < self.next {
             return;
         }
-        for reason in reasons(submission) {
+        for reason in submission.engine().reasons(submission).unwrap_or_default() {
             // The number of tasks that wait for the same reason changes all the time.
             let what = reason.split_once(": ").map_or(reason.as_str(), |(_, what)| what);
             let kind = what.split_once(": ").map_or(what, |(kind, _)| kind);
@@ -166,16 +229,6 @@ impl WaitReasons {
         }
         self.next = Instant::now() + 2 * LONGEST_PAUSE;
     }
-}
-
-/// Why tasks of a submission wait, other than for their turn; empty if the engine cannot be queried.
-pub fn reasons(submission: &Submission) -> Vec<String> {
-    let reasons = match submission.engine {
-        EngineKind::Slurm => slurm::reasons(submission),
-        EngineKind::K8s => k8s::reasons(submission),
-        EngineKind::Local | EngineKind::Spark | EngineKind::Ray => Ok(Vec::new()),
-    };
-    reasons.unwrap_or_default()
 }
 
 /// The outcome of the items that an engine was given.
@@ -211,31 +264,19 @@ fn outcome_of(pending: &PendingRun) -> Result<Outcome> {
     Ok(Outcome { tally, max_failures: Some(MaxFailures::Count(most)) })
 }
 
-/// The states of the tasks of a submission; empty if the engine has forgotten them or does not report states.
-pub fn states(submission: &Submission) -> TaskStates {
-    match submission.engine {
-        EngineKind::Slurm => slurm::states(submission),
-        EngineKind::K8s => k8s::states(submission),
-        EngineKind::Local | EngineKind::Spark | EngineKind::Ray => TaskStates::new(),
-    }
-}
-
 /// Collects results that only the engine has into the run folder. If the engine cannot be queried, the state of the last
 /// collection is used.
-pub fn collect(folder: &RunFolder, submissions: &[Submission]) -> Result<()> {
-    for submission in
-        submissions.iter().filter(|submission| submission.engine == EngineKind::K8s && !submission.is_over())
-    {
-        if let Err(err) = k8s::collect(folder, submission) {
+pub fn collect(folder: &RunFolder, submissions: &[Submission]) {
+    for submission in submissions.iter().filter(|submission| !submission.is_over()) {
+        if let Err(err) = submission.engine().collect(folder, submission) {
             messages::notice(&format!("{err:#}; using the last known state"));
         }
     }
-    Ok(())
 }
 
 /// The stderr of an item, if only the engine has it.
 pub fn logs(folder: &RunFolder, index: u64) -> Option<String> {
     let submissions = Submission::all(folder).ok()?;
-    let submissions = submissions.iter().rev().filter(|submission| submission.engine == EngineKind::K8s);
-    submissions.filter_map(|submission| k8s::logs(submission, submission.task_of(index)?)).next()
+    let logs = |submission: &Submission| submission.engine().logs(submission, submission.task_of(index)?);
+    submissions.iter().rev().find_map(logs)
 }

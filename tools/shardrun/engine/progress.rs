@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tarpipe::messages::progress;
 
-use crate::shardrun::run::job_log::{ItemRecord, ItemState};
+use crate::shardrun::run::job_log::{ItemRecord, ItemStatus};
 use crate::shardrun::run::pending::PendingRun;
 
 /// Time between two reads of the log.
@@ -61,9 +61,9 @@ impl JobLogFollower {
     fn count(&mut self, record: &ItemRecord) {
         let Some(open) = self.open.get_mut(record.item as usize).filter(|open| **open) else { return };
         match record.state {
-            ItemState::Running => return,
-            ItemState::Done => progress::add_sample(),
-            ItemState::Failed => progress::add_failed(),
+            ItemStatus::Running | ItemStatus::Left => return,
+            ItemStatus::Done => progress::add_sample(),
+            ItemStatus::Failed => progress::add_failed(),
         }
         *open = false;
     }

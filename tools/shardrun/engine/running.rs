@@ -8,13 +8,12 @@ use anyhow::{Context, Result, bail};
 use tarpipe::cli::{Outcome, Usage};
 use tarpipe::messages;
 
-use super::{driver, k8s, outcome_of, report_running, slurm, wait};
+use super::{outcome_of, report_running, wait};
 use crate::shardrun::engine::Submission;
 use crate::shardrun::run::folder::RunFolder;
-use crate::shardrun::run::job_log::{self, ItemRecord, ItemState};
+use crate::shardrun::run::job_log::{self, ItemRecord, ItemStatus};
 use crate::shardrun::run::lock::LockState;
 use crate::shardrun::run::pending::PendingRun;
-use crate::shardrun::settings::EngineKind;
 use crate::shardrun::task::bundle;
 
 /// How long cancelled tasks may take to end: Slurm and Kubernetes give them half a minute by default.
@@ -30,10 +29,8 @@ pub fn find_running(folder: &RunFolder) -> Result<Option<Submission>> {
         }
         let engine = submission.engine.name();
         let mut query = || {
-            if submission.engine == EngineKind::Slurm {
-                slurm::complete_submission(&mut submission)?;
-            }
-            is_running(folder, &submission)
+            submission.engine().complete(&mut submission)?;
+            submission.engine().is_running(folder, &submission)
         };
         let is_running = query().with_context(|| {
             let path = submission.path.display();
@@ -47,23 +44,14 @@ pub fn find_running(folder: &RunFolder) -> Result<Option<Submission>> {
     Ok(None)
 }
 
-/// Whether tasks of a submission are waiting or running. Collects results that only the engine has.
-pub fn is_running(folder: &RunFolder, submission: &Submission) -> Result<bool> {
-    match submission.engine {
-        EngineKind::Slurm => slurm::is_running(submission),
-        EngineKind::K8s => Ok(k8s::collect(folder, submission)? > 0),
-        // Their tasks end with the process that holds the run's lock.
-        EngineKind::Local | EngineKind::Spark | EngineKind::Ray => Ok(false),
-    }
-}
-
-/// Ends a submission to Kubernetes if more items have failed than --max-failures allows: with several Jobs, each counts only
-/// its own failures.
+/// Ends a submission if more items have failed than --max-failures allows and nobody else stops it.
 pub fn stop_if_failed(pending: &PendingRun, submission: &Submission) -> Result<bool> {
-    let (EngineKind::K8s, Some(most)) = (submission.engine, pending.spec.limits.max_failures) else { return Ok(false) };
+    let most = pending.spec.limits.max_failures.filter(|_| submission.engine().needs_failure_check());
+    let Some(most) = most else { return Ok(false) };
     let since = bundle::written_at(&submission.path);
     let records = job_log::latest(&pending.folder, pending.spec.plan.count)?;
-    let has_failed = |record: &&ItemRecord| record.state == ItemState::Failed && record.start + record.seconds >= since;
+    let has_failed =
+        |record: &&ItemRecord| record.state == ItemStatus::Failed && record.start + record.seconds >= since;
     let failed = records.iter().flatten().filter(has_failed).count() as u64;
     if failed <= most {
         return Ok(false);
@@ -115,8 +103,8 @@ pub fn cancel(dir: Option<&Path>) -> Result<Outcome> {
     }
     let _lock = folder.lock()?;
     // Drivers whose shardrun was killed; the holder's own have ended with it.
-    for submission in Submission::all(&folder)?.iter().filter(|submission| driver::is_driven(submission)) {
-        driver::cancel(submission)?;
+    for submission in Submission::all(&folder)?.iter().filter(|submission| submission.is_driven()) {
+        submission.engine().cancel(&folder, submission)?;
         ended.push(format!("the {} driver", submission.engine.name()));
     }
     while let Some(submission) = find_running(&folder)? {
@@ -130,18 +118,10 @@ pub fn cancel(dir: Option<&Path>) -> Result<Outcome> {
 
 /// Cancels a submission and waits until the engine has ended it.
 fn end(folder: &RunFolder, submission: &Submission) -> Result<()> {
-    match submission.engine {
-        EngineKind::Slurm => slurm::cancel(submission)?,
-        EngineKind::K8s => k8s::cancel(folder, submission)?,
-        EngineKind::Local | EngineKind::Spark | EngineKind::Ray => {}
-    }
+    submission.engine().cancel(folder, submission)?;
     let until = Instant::now() + MAX_WAIT;
     loop {
-        let remaining = match submission.engine {
-            EngineKind::K8s => k8s::remaining(submission)?,
-            _ if slurm::is_running(submission)? => submission.ids(),
-            _ => String::new(),
-        };
+        let remaining = submission.engine().remaining(folder, submission)?;
         if remaining.is_empty() {
             return submission.set_over();
         }
@@ -157,7 +137,7 @@ fn end(folder: &RunFolder, submission: &Submission) -> Result<()> {
 fn only_active() -> Result<RunFolder> {
     let mut found = Vec::new();
     for folder in RunFolder::all() {
-        let is_driven = Submission::all(&folder)?.iter().any(driver::is_driven);
+        let is_driven = Submission::all(&folder)?.iter().any(Submission::is_driven);
         let is_active =
             is_driven || !matches!(folder.lock_state()?, LockState::Free) || find_running(&folder)?.is_some();
         found.extend(is_active.then_some(folder));

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::shardrun::engine::{self, Engine};
 use crate::shardrun::plan::RunPlan;
 use crate::shardrun::run::folder::RunFolder;
+use crate::shardrun::run::job_log::ItemStatus;
 use crate::shardrun::run::pending::PendingRun;
 use crate::shardrun::settings::EngineKind;
 use crate::shardrun::task::bundle;
@@ -58,26 +60,41 @@ pub struct Submission {
     pub path: PathBuf,
 }
 
-/// The state of a task, as the engine reports it.
+/// How tasks end that leave their unfinished items to run later; after any other end, such items are lost.
+const CLEAN_ENDS: [&str; 5] = ["completed", "cancelled", "preempted", "succeeded", "revoked"];
+
+/// What the engine reports of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TaskState {
-    /// Waiting to run.
-    Waiting,
-    /// Running.
-    Running,
-    /// Ended, with the engine's name for how.
-    Ended(String),
+pub struct TaskReport {
+    /// Left if the task waits, Failed if the engine ended it. Done says nothing about its items.
+    pub status: ItemStatus,
+    /// The engine's word for how it ended.
+    pub how: String,
 }
 
-/// The states of the tasks that the engine knows, by number.
-pub type TaskStates = HashMap<usize, TaskState>;
+/// The reports on the tasks that the engine knows, by number.
+pub type TaskReports = HashMap<usize, TaskReport>;
+
+impl TaskReport {
+    /// A task that has not ended.
+    pub fn open(status: ItemStatus) -> Self {
+        TaskReport { status, how: String::new() }
+    }
+
+    /// A task that has ended; the engine's word for how, in any case.
+    pub fn ended(how: &str) -> Self {
+        let how = how.to_ascii_lowercase();
+        let status = if CLEAN_ENDS.contains(&how.as_str()) { ItemStatus::Done } else { ItemStatus::Failed };
+        TaskReport { status, how }
+    }
+}
 
 impl Submission {
     /// Creates the folder of a new submission and its bundles.
-    pub fn create(pending: &PendingRun, engine: EngineKind) -> Result<Self> {
+    pub fn create(pending: &PendingRun) -> Result<Self> {
         let path = pending.folder.absolute()?.create_submission()?;
         bundle::write(&path, &pending.spec, &pending.items, &pending.todo, pending.settings.chunk)?;
-        Ok(Submission { engine, identity: identity()?, path, ..Submission::for_dry_run(pending) })
+        Ok(Submission { identity: identity()?, path, ..Submission::for_dry_run(pending) })
     }
 
     /// A submission for a dry run, without a folder.
@@ -93,6 +110,16 @@ impl Submission {
             namespace: None,
             path: pending.folder.path().join("submit-NNN"),
         }
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &'static dyn Engine {
+        engine::of(self.engine)
+    }
+
+    /// Whether it has a driver that is alive or about to start.
+    pub fn is_driven(&self) -> bool {
+        self.engine().is_driven(self)
     }
 
     /// The prefix of all names given to the engine.

@@ -17,7 +17,7 @@ use crate::shardrun::item::stderr_tail::StderrTail;
 use crate::shardrun::plan::items::RunItem;
 use crate::shardrun::plan::{PlanTemplates, RunSpec, is_path};
 use crate::shardrun::run::folder::RunFolder;
-use crate::shardrun::run::job_log::{ItemRecord, ItemState};
+use crate::shardrun::run::job_log::{ItemRecord, ItemStatus};
 
 /// The delay before the second attempt; it doubles with each further one.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
@@ -68,7 +68,7 @@ impl ItemRunner {
         let also: Vec<String> = self.templates.also.iter().map(|template| template.fill(item)).collect();
         let mut record = ItemRecord::begin(item);
         if !self.spec.limits.redo && output.as_deref().is_some_and(|name| self.outputs_exist(name, &also)) {
-            record.state = ItemState::Done;
+            record.state = ItemStatus::Done;
             return Ok(record);
         }
         let script = self.templates.pipeline.fill(item);
@@ -81,7 +81,7 @@ impl ItemRunner {
             record.stderr = tail;
             set_result(&mut record, result);
             explain_early_reader(&mut record, &script);
-            if record.state == ItemState::Done || record.attempts > self.spec.limits.retries {
+            if record.state == ItemStatus::Done || record.attempts > self.spec.limits.retries {
                 return Ok(record);
             }
             messages::detail(&format!("item {}: {}; retrying", item.index, record.message.as_deref().unwrap_or("")));
@@ -138,12 +138,12 @@ fn set_result(record: &mut ItemRecord, result: Result<StoredOutput, AttemptFailu
     record.seconds = (record.seconds * 1e6).round() / 1e6;
     match result {
         Ok(stored) => {
-            record.state = ItemState::Done;
+            record.state = ItemStatus::Done;
             (record.bytes, record.samples) = (stored.bytes, stored.samples);
             (record.exit, record.code, record.message) = (Some(0), None, None);
         }
         Err(failure) => {
-            record.state = ItemState::Failed;
+            record.state = ItemStatus::Failed;
             record.exit = failure.exit;
             record.code = Some(failure.code.to_owned());
             record.message = Some(failure.message);

@@ -21,16 +21,18 @@ const MAX_MESSAGE: usize = 1024;
 /// The first bytes of every record.
 const RECORD_START: &str = "{\"item\":";
 
-/// The state of an item in the job log.
+/// The status of an item or of a task: in the job log, as engines report it, and as `shardrun status` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ItemState {
-    /// Its output exists.
+pub enum ItemStatus {
+    /// It has yet to run. The job log has no such records.
+    Left,
+    /// It has started.
+    Running,
+    /// Its output exists, or a record says that it is done.
     Done,
     /// Its last attempt failed.
     Failed,
-    /// It has started.
-    Running,
 }
 
 /// A line of the job log.
@@ -42,7 +44,7 @@ pub struct ItemRecord {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shard: String,
     /// How it ended.
-    pub state: ItemState,
+    pub state: ItemStatus,
     /// Machine that it ran on.
     #[serde(default)]
     pub host: String,
@@ -84,7 +86,7 @@ impl ItemRecord {
 
     /// An item that the engine reports as done, without further details.
     pub fn done(item: u64, shard: &str) -> Self {
-        ItemRecord { state: ItemState::Done, attempts: 1, ..ItemRecord::new(item, shard.to_owned(), now()) }
+        ItemRecord { state: ItemStatus::Done, attempts: 1, ..ItemRecord::new(item, shard.to_owned(), now()) }
     }
 
     /// An item that the engine lost at some time after `since`.
@@ -96,7 +98,7 @@ impl ItemRecord {
         ItemRecord {
             item,
             shard: mask(&shard).into_owned(),
-            state: ItemState::Failed,
+            state: ItemStatus::Failed,
             host: String::new(),
             start,
             seconds: 0.0,
@@ -194,7 +196,7 @@ pub fn done_items(folder: &RunFolder, count: u64) -> Result<Vec<bool>> {
 
 /// Whether the latest record of an item says that it is done.
 pub fn is_done(record: &Option<ItemRecord>) -> bool {
-    record.as_ref().is_some_and(|record| record.state == ItemState::Done)
+    record.as_ref().is_some_and(|record| record.state == ItemStatus::Done)
 }
 
 fn is_later(record: &ItemRecord, earlier: &ItemRecord) -> bool {

@@ -11,10 +11,10 @@ use crate::shardrun::plan::items::{ItemFlags, RunItems};
 use crate::shardrun::plan::{self, RunPlan, RunSpec};
 use crate::shardrun::run::existing;
 use crate::shardrun::run::folder::RunFolder;
-use crate::shardrun::run::job_log;
+use crate::shardrun::run::job_log::{self, ItemStatus};
 use crate::shardrun::run::lock::RunLock;
-use crate::shardrun::settings::{EngineKind, RunSettings, use_endpoint};
-use crate::shardrun::status::snapshot::{ItemStatus, RunSnapshot};
+use crate::shardrun::settings::{RunSettings, use_endpoint};
+use crate::shardrun::status::snapshot::RunSnapshot;
 
 /// A run about to start.
 pub struct PendingRun {
@@ -55,7 +55,7 @@ impl PendingRun {
             numbers: matches!(items, RunItems::Numbers(_)),
             sha256: plan::digest(&items),
             cwd: cwd(args)?,
-            remote: args.settings.on == EngineKind::K8s,
+            remote: engine::of(args.settings.on).is_remote(),
         };
         plan.templates()?.check(&items)?;
         let folder = RunFolder::for_plan(args.run.as_deref(), &plan);
@@ -114,10 +114,11 @@ impl PendingRun {
 
 /// The folder to run pipelines in. In a pod, the image sets it unless --chdir does.
 fn cwd(args: &Args) -> Result<Option<String>> {
+    let is_remote = engine::of(args.settings.on).is_remote();
     let here = match &args.chdir {
-        Some(folder) if args.settings.on == EngineKind::K8s => return Ok(Some(folder.to_string_lossy().into_owned())),
+        Some(folder) if is_remote => return Ok(Some(folder.to_string_lossy().into_owned())),
         Some(folder) => std::fs::canonicalize(folder).with_context(|| folder.display().to_string())?,
-        None if args.settings.on == EngineKind::K8s => return Ok(None),
+        None if is_remote => return Ok(None),
         None => std::env::current_dir()?,
     };
     Ok(Some(here.to_string_lossy().into_owned()))

@@ -11,7 +11,7 @@ use tarpipe::value::size;
 
 use super::summary::{RunSummary, clock};
 use crate::shardrun::run::folder::RunFolder;
-use crate::shardrun::run::job_log::{ItemRecord, ItemState};
+use crate::shardrun::run::job_log::{ItemRecord, ItemStatus};
 use crate::shardrun::status::snapshot::RunSnapshot;
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}\
@@ -105,8 +105,8 @@ fn hosts(html: &mut String, ran: &[&ItemRecord]) -> Result<()> {
     let mut hosts: BTreeMap<&str, (u64, u64, f64)> = BTreeMap::new();
     for record in ran {
         let host = hosts.entry(&record.host).or_default();
-        host.0 += u64::from(record.state == ItemState::Done);
-        host.1 += u64::from(record.state == ItemState::Failed);
+        host.0 += u64::from(record.state == ItemStatus::Done);
+        host.1 += u64::from(record.state == ItemStatus::Failed);
         host.2 += record.seconds;
     }
     html.push_str("<h2>Hosts</h2><table><tr><th>host<th>done<th>failed<th>busy");

@@ -11,7 +11,8 @@ use tarpipe::sink::{Sink, SinkOptions};
 
 use crate::shardrun::engine;
 use crate::shardrun::run::folder::RunFolder;
-use crate::shardrun::status::snapshot::{ItemStatus, RunSnapshot};
+use crate::shardrun::run::job_log::ItemStatus;
+use crate::shardrun::status::snapshot::RunSnapshot;
 
 /// Bytes to search for the last line.
 const TAIL: u64 = 4096;

@@ -5,28 +5,15 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use tarpipe::messages::secret::mask;
 
-use crate::shardrun::engine::{self, Submission, TaskState};
+use crate::shardrun::engine::{self, Submission};
 use crate::shardrun::plan::RunPlan;
 use crate::shardrun::plan::items::RunItems;
 use crate::shardrun::run::existing;
 use crate::shardrun::run::folder::RunFolder;
-use crate::shardrun::run::job_log::{self, ItemRecord, ItemState, is_done};
+use crate::shardrun::run::job_log::{self, ItemRecord, ItemStatus, is_done};
 use crate::shardrun::run::lock::LockState;
 use crate::shardrun::settings::{RunSettings, use_endpoint};
 use crate::shardrun::task::bundle;
-
-/// The status of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ItemStatus {
-    /// Its output exists, or the job log says that it is done.
-    Done,
-    /// It is running.
-    Running,
-    /// Its last attempt failed.
-    Failed,
-    /// It has yet to run.
-    Left,
-}
 
 /// The state of a run at one moment.
 pub struct RunSnapshot {
@@ -61,13 +48,13 @@ impl RunSnapshot {
         let settings: RunSettings = folder.read_json("settings.json")?.unwrap_or_default();
         use_endpoint(settings.endpoint.as_deref());
         let submissions = Submission::all(folder)?;
-        engine::collect(folder, &submissions)?;
+        engine::collect(folder, &submissions);
         let mut records = job_log::latest(folder, plan.count)?;
         name_shards(&mut records, &items);
         let done = existing::find_done(&plan, &items, |index| is_done(&records[index as usize]))?;
         let status = |(done, record): (&bool, &Option<ItemRecord>)| match record {
             _ if *done => ItemStatus::Done,
-            Some(record) if record.state == ItemState::Failed => ItemStatus::Failed,
+            Some(record) if record.state == ItemStatus::Failed => ItemStatus::Failed,
             _ => ItemStatus::Left,
         };
         let statuses = done.iter().zip(&records).map(status).collect();
@@ -92,13 +79,14 @@ impl RunSnapshot {
 
     /// Finds running items of a local process, and of workers that can see the run folder.
     fn read_local(&mut self, submissions: &[Submission]) -> Result<()> {
-        let driven: Vec<&Submission> = submissions.iter().filter(|submission| engine::is_driven(submission)).collect();
+        let driven: Vec<&Submission> = submissions.iter().filter(|submission| submission.is_driven()).collect();
         if matches!(self.folder.lock_state()?, LockState::Free) && driven.is_empty() {
             return Ok(());
         }
         self.is_live = true;
         for (status, record) in self.statuses.iter_mut().zip(&self.records) {
-            if *status == ItemStatus::Left && record.as_ref().is_some_and(|record| record.state == ItemState::Running) {
+            if *status == ItemStatus::Left && record.as_ref().is_some_and(|record| record.state == ItemStatus::Running)
+            {
                 *status = ItemStatus::Running; // reported by a driver
             }
         }
@@ -138,14 +126,14 @@ impl RunSnapshot {
         if self.statuses.iter().all(|&status| status == ItemStatus::Done) {
             return Ok(());
         }
-        let states = engine::states(submission);
-        if states.is_empty() {
+        let reports = submission.engine().task_reports(submission);
+        if reports.is_empty() {
             return Ok(());
         }
-        let is_live = states.values().any(|state| matches!(state, TaskState::Waiting | TaskState::Running));
+        let is_live = reports.values().any(|task| matches!(task.status, ItemStatus::Left | ItemStatus::Running));
         if is_live {
             self.is_live = true;
-            self.waits.extend(engine::reasons(submission));
+            self.waits.extend(submission.engine().reasons(submission).unwrap_or_default());
         }
         let since = bundle::written_at(&submission.path);
         bundle::each_task(&submission.path, |task, items| {
@@ -155,13 +143,12 @@ impl RunSnapshot {
                 .filter(|&index| self.statuses[index as usize] != ItemStatus::Done && !self.has_ended(index, since))
                 .collect();
             let Some(&first) = open.first() else { return };
-            match states.get(&task) {
-                Some(TaskState::Running) => self.statuses[first as usize] = ItemStatus::Running,
-                Some(TaskState::Waiting) => {
-                    open.iter().for_each(|&index| self.statuses[index as usize] = ItemStatus::Left)
-                }
-                Some(TaskState::Ended(how)) if !is_clean(how) => self.set_lost(&open, submission, how, since),
-                _ => {}
+            let Some(task) = reports.get(&task) else { return };
+            match task.status {
+                ItemStatus::Running => self.statuses[first as usize] = ItemStatus::Running,
+                ItemStatus::Left => open.iter().for_each(|&index| self.statuses[index as usize] = ItemStatus::Left),
+                ItemStatus::Failed => self.set_lost(&open, submission, &task.how, since),
+                ItemStatus::Done => {}
             }
         })
     }
@@ -173,9 +160,4 @@ impl RunSnapshot {
             self.statuses[index as usize] = ItemStatus::Failed;
         }
     }
-}
-
-/// Whether a task that ended like this just leaves its unfinished items to run later; otherwise they are lost.
-fn is_clean(how: &str) -> bool {
-    ["completed", "cancelled", "preempted", "succeeded", "revoked"].contains(&how)
 }

@@ -7,8 +7,8 @@ use tarpipe::messages::escape;
 use tarpipe::value::size;
 
 use super::logs::last_line;
-use crate::shardrun::run::job_log::{ItemRecord, ItemState};
-use crate::shardrun::status::snapshot::{ItemStatus, RunSnapshot};
+use crate::shardrun::run::job_log::{ItemRecord, ItemStatus};
+use crate::shardrun::status::snapshot::RunSnapshot;
 
 /// Number of slowest and failed items to show.
 const SHOWN: usize = 10;
@@ -66,7 +66,7 @@ impl RunSummary {
             .records
             .iter()
             .flatten()
-            .filter(|record| record.state == ItemState::Done && record.attempts > 0)
+            .filter(|record| record.state == ItemStatus::Done && record.attempts > 0)
             .collect();
         let (running, left) = (snapshot.count(ItemStatus::Running), snapshot.count(ItemStatus::Left));
         let rate = rate(snapshot.records.iter().flatten());

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use crate::shardrun::item::runner::StderrTo;
 use crate::shardrun::item::stderr_tail::StderrTail;
 use crate::shardrun::run::folder::RunFolder;
-use crate::shardrun::run::job_log::{self, ItemRecord, ItemState, JobLog};
+use crate::shardrun::run::job_log::{self, ItemRecord, ItemStatus, JobLog};
 use crate::shardrun::task::bundle;
 
 /// Longest termination message that Kubernetes keeps, in bytes.
@@ -97,10 +97,10 @@ impl TaskResults {
         let since = bundle::written_at(submission);
         let has_ended = |record: &ItemRecord| {
             let is_of_submission = record.start + record.seconds >= since;
-            is_of_submission || (record.state == ItemState::Done && !redo)
+            is_of_submission || (record.state == ItemStatus::Done && !redo)
         };
         let latest = job_log::latest(folder, count)?;
-        let is_final = |record: &ItemRecord| record.state != ItemState::Running;
+        let is_final = |record: &ItemRecord| record.state != ItemStatus::Running;
         Ok(latest
             .iter()
             .map(|record| record.as_ref().is_some_and(|record| is_final(record) && has_ended(record)))
@@ -121,7 +121,7 @@ impl TaskResults {
     pub fn put(&mut self, record: &ItemRecord) -> Result<()> {
         match self {
             TaskResults::Folder(_, log, submission) => {
-                if record.state == ItemState::Failed {
+                if record.state == ItemStatus::Failed {
                     count_failure(submission)?;
                 }
                 log.append(record)
@@ -163,7 +163,7 @@ pub const TRUNCATED: &str = "more\n";
 impl TerminationMessage {
     /// Adds a record if there is room, with the last part of its stderr.
     fn add(&mut self, record: &ItemRecord) -> Result<()> {
-        let share = if record.state == ItemState::Failed { self.share.max(MIN_SHARE) } else { self.share };
+        let share = if record.state == ItemStatus::Failed { self.share.max(MIN_SHARE) } else { self.share };
         let end = |text: &str| text.chars().skip(text.chars().count().saturating_sub(share)).collect();
         let stderr: Option<String> = record.stderr.as_deref().map(end);
         let stderr = stderr.filter(|stderr| !stderr.is_empty());

@@ -19,7 +19,7 @@ use crate::shardrun::item::runner::{ItemRunner, StderrTo};
 use crate::shardrun::plan::RunSpec;
 use crate::shardrun::plan::items::RunItem;
 use crate::shardrun::run::folder::RunFolder;
-use crate::shardrun::run::job_log::{self, ItemRecord, ItemState, JobLog};
+use crate::shardrun::run::job_log::{self, ItemRecord, ItemStatus, JobLog};
 use crate::shardrun::settings::use_endpoint;
 use crate::shardrun::task::bundle::{self, TaskItems};
 use crate::shardrun::task::requeue::{self, TaskProgress};
@@ -105,7 +105,7 @@ fn run_items(
         let record = runner.run(&item)?;
         signals::park_if_signalled(); // the item may have failed because of it
         add_to_tally(tally, &record);
-        if record.state == ItemState::Failed {
+        if record.state == ItemStatus::Failed {
             report_failure(&record);
         }
         results.put(&record)?;
@@ -116,9 +116,9 @@ fn run_items(
 /// Adds a record to the tally.
 pub fn add_to_tally(tally: &mut Tally, record: &ItemRecord) {
     match record.state {
-        ItemState::Done => tally.done(),
-        ItemState::Failed => tally.fail(known_code(record.code.as_deref())),
-        ItemState::Running => {}
+        ItemStatus::Done => tally.done(),
+        ItemStatus::Failed => tally.fail(known_code(record.code.as_deref())),
+        ItemStatus::Running | ItemStatus::Left => {}
     }
 }
 

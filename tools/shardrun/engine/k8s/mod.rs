@@ -13,38 +13,86 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
+use tarpipe::cli::Outcome;
 use tarpipe::messages;
 
-use super::WaitReasons;
 use super::running::stop_if_failed;
-use super::submission::{Submission, SubmissionPart, TaskState, TaskStates};
+use super::submission::{Submission, SubmissionPart};
+use super::{Engine, TaskReport, TaskReports, WaitReasons, follow};
 use crate::shardrun::engine::external::{query, query_with_input};
 use crate::shardrun::engine::site_config::SiteConfig;
 use crate::shardrun::run::folder::RunFolder;
-use crate::shardrun::run::job_log::{ItemRecord, JobLog};
+use crate::shardrun::run::job_log::{ItemRecord, ItemStatus, JobLog};
 use crate::shardrun::run::pending::PendingRun;
-use crate::shardrun::settings::EngineKind;
 use crate::shardrun::task::bundle;
 use crate::shardrun::task::worker;
 use kubectl::{ClusterView, KubeContext, QUERY_TIMEOUT, kubectl, selector, view};
 use limits::{check, check_limits, counts_failures, is_plain, parallel};
 use manifest::{ManifestBuilder, ServerVersion, TaskSlice};
 
-pub use reasons::reasons;
-
 /// Version to assume in a dry run if the server cannot be queried.
 const RECENT_VERSION: ServerVersion = ServerVersion(31);
 /// Most Jobs to create by one call.
 const BATCH: usize = 100;
 
+/// Kubernetes.
+pub struct K8s;
+
+impl Engine for K8s {
+    fn run(&self, pending: PendingRun) -> Result<Outcome> {
+        let submission = submit(&pending)?;
+        follow(pending, &submission)
+    }
+
+    fn dry_run(&self, pending: &PendingRun) -> Result<String> {
+        dry_run(pending)
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn needs_failure_check(&self) -> bool {
+        true // with several Jobs, each counts only its own failures
+    }
+
+    fn is_running(&self, folder: &RunFolder, submission: &Submission) -> Result<bool> {
+        Ok(collect(folder, submission)? > 0)
+    }
+
+    fn cancel(&self, folder: &RunFolder, submission: &Submission) -> Result<()> {
+        cancel(folder, submission)
+    }
+
+    fn remaining(&self, _: &RunFolder, submission: &Submission) -> Result<String> {
+        remaining(submission)
+    }
+
+    fn task_reports(&self, submission: &Submission) -> TaskReports {
+        task_reports(submission)
+    }
+
+    fn reasons(&self, submission: &Submission) -> Result<Vec<String>> {
+        reasons::reasons(submission)
+    }
+
+    fn collect(&self, folder: &RunFolder, submission: &Submission) -> Result<()> {
+        collect(folder, submission).map(drop)
+    }
+
+    fn logs(&self, submission: &Submission, task: usize) -> Option<String> {
+        logs(submission, task)
+    }
+}
+
 /// Submits all tasks.
-pub fn submit(pending: &PendingRun) -> Result<Submission> {
+fn submit(pending: &PendingRun) -> Result<Submission> {
     let config = SiteConfig::read(pending.settings.config.as_deref())?;
     check(pending, &config)?;
     let server = server_version(&config)?;
     let slices = manifest::slices(pending)?;
     check_limits(pending, server, slices.len())?;
-    let mut submission = Submission::create(pending, EngineKind::K8s)?;
+    let mut submission = Submission::create(pending)?;
     let context = KubeContext::query();
     submission.cluster = context.name;
     submission.namespace = namespace(pending, &config).or(context.namespace);
@@ -65,7 +113,7 @@ pub fn submit(pending: &PendingRun) -> Result<Submission> {
 }
 
 /// The manifests of the objects that would be created.
-pub fn dry_run(pending: &PendingRun) -> Result<String> {
+fn dry_run(pending: &PendingRun) -> Result<String> {
     let config = SiteConfig::read(pending.settings.config.as_deref())?;
     check(pending, &config)?;
     let server = server_version(&config).unwrap_or(RECENT_VERSION);
@@ -163,32 +211,32 @@ fn create_plain(
 }
 
 /// The states of the tasks, from their pods.
-pub fn states(submission: &Submission) -> TaskStates {
-    let mut states = TaskStates::new();
-    let Ok(ClusterView { pods, active, .. }) = view(submission) else { return states };
+fn task_reports(submission: &Submission) -> TaskReports {
+    let mut reports = TaskReports::new();
+    let Ok(ClusterView { pods, active, .. }) = view(submission) else { return reports };
     for pod in &pods {
-        let state = match pod.phase.as_str() {
-            "Running" => TaskState::Running,
-            "Pending" => TaskState::Waiting,
+        let report = match pod.phase.as_str() {
+            "Running" => TaskReport::open(ItemStatus::Running),
+            "Pending" => TaskReport::open(ItemStatus::Left),
             // The Job creates another pod, or ends.
-            "Failed" if active > 0 => TaskState::Waiting,
-            _ => TaskState::Ended(pod.reason.to_ascii_lowercase()),
+            "Failed" if active > 0 => TaskReport::open(ItemStatus::Left),
+            _ => TaskReport::ended(&pod.reason),
         };
-        let is_better = states.get(&pod.task).is_none_or(|known| *known != TaskState::Running);
+        let is_better = reports.get(&pod.task).is_none_or(|known| known.status != ItemStatus::Running);
         if is_better {
-            states.insert(pod.task, state);
+            reports.insert(pod.task, report);
         }
     }
-    if active > 0 && states.is_empty() {
-        states.insert(usize::MAX, TaskState::Waiting); // the Jobs exist, but not their pods yet
+    if active > 0 && reports.is_empty() {
+        reports.insert(usize::MAX, TaskReport::open(ItemStatus::Left)); // the Jobs exist, but not their pods yet
     }
-    states
+    reports
 }
 
 /// Collects the results of pods that have ended into the run folder, each once; returns the number of Jobs that have not
 /// ended. It is called repeatedly while waiting, because a lost node takes its pods and their results along. A task that
 /// only the Job remembers as completed gets a record without details.
-pub fn collect(folder: &RunFolder, submission: &Submission) -> Result<usize> {
+fn collect(folder: &RunFolder, submission: &Submission) -> Result<usize> {
     // Several processes may wait for the same run; each result is collected once.
     let lock = File::create(submission.path.join("collecting")).and_then(|file| file.lock().map(|()| file));
     let _lock = lock.with_context(|| submission.path.display().to_string())?;
@@ -232,13 +280,13 @@ fn marker(task: usize) -> String {
 }
 
 /// The log of the latest pod of a task.
-pub fn logs(submission: &Submission, task: usize) -> Option<String> {
+fn logs(submission: &Submission, task: usize) -> Option<String> {
     let pod = view(submission).ok()?.pods.into_iter().rfind(|pod| pod.task == task)?;
     query(&kubectl(submission, &["logs", &pod.name]), QUERY_TIMEOUT).ok()
 }
 
 /// Deletes the Jobs after collecting their results.
-pub fn cancel(folder: &RunFolder, submission: &Submission) -> Result<()> {
+fn cancel(folder: &RunFolder, submission: &Submission) -> Result<()> {
     if let Err(err) = collect(folder, submission) {
         messages::notice(&format!("results of finished pods may be lost: {err:#}"));
     }
@@ -248,7 +296,7 @@ pub fn cancel(folder: &RunFolder, submission: &Submission) -> Result<()> {
 }
 
 /// The Jobs of a cancelled submission that still exist, or else its pods that are being ended; empty if there are none.
-pub fn remaining(submission: &Submission) -> Result<String> {
+fn remaining(submission: &Submission) -> Result<String> {
     let view = view(submission)?;
     let pods: Vec<&str> = view.pods.iter().filter(|pod| !pod.has_ended()).map(|pod| pod.name.as_str()).collect();
     Ok(if view.jobs > 0 { submission.ids() } else { pods.join(",") })

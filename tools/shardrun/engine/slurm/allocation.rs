@@ -15,7 +15,6 @@ use crate::shardrun::engine::external::{cannot_start, query_at_end};
 use crate::shardrun::engine::site_config::{SiteConfig, flags};
 use crate::shardrun::engine::submission::{Submission, SubmissionPart};
 use crate::shardrun::run::pending::PendingRun;
-use crate::shardrun::settings::EngineKind;
 use crate::shardrun::task::bundle;
 
 /// Time limit for cancelling the allocation when a signal ends this process.
@@ -24,7 +23,7 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Runs all tasks as steps of one allocation and waits for them.
 pub fn run(pending: &PendingRun) -> Result<()> {
     let config = SiteConfig::read(pending.settings.config.as_deref())?;
-    let mut submission = Submission::create(pending, EngineKind::Slurm)?;
+    let mut submission = Submission::create(pending)?;
     let tasks = bundle::count_tasks(&pending.todo, pending.settings.chunk);
     let name = submission.name(&pending.spec.plan);
     submission.parts.push(SubmissionPart { id: name.clone(), first: 0, tasks });

@@ -1,24 +1,25 @@
 //! Slurm: submits tasks as job arrays, several if one cannot hold them all. Results come through the shared run folder; the
 //! states that Slurm reports are hints only, because it forgets jobs soon after they end.
 
-pub mod allocation;
+mod allocation;
 mod queue;
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use tarpipe::cli::Outcome;
 use tarpipe::run::program;
 use tarpipe::run::shell::{self, quote};
 
+use super::{Engine, TaskReports, follow, outcome_of};
 use crate::shardrun::engine::external::query;
 use crate::shardrun::engine::site_config::{SiteConfig, flags};
 use crate::shardrun::engine::submission::{Submission, SubmissionPart};
+use crate::shardrun::run::folder::RunFolder;
 use crate::shardrun::run::pending::PendingRun;
-use crate::shardrun::settings::{EngineKind, RunSettings};
+use crate::shardrun::settings::RunSettings;
 use crate::shardrun::task::bundle;
-
-pub use queue::{cancel, is_running, reasons, states};
 
 /// Time limit of a query. A client that cannot reach its controller gives up after 10 s; a busy controller takes longer.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -27,12 +28,50 @@ const DEFAULT_MAX_ARRAY: usize = 1001;
 /// Seconds before the time limit of a job at which Slurm warns it.
 const WARNING_SECONDS: u32 = 60;
 
+/// A Slurm cluster.
+pub struct Slurm;
+
+impl Engine for Slurm {
+    fn run(&self, pending: PendingRun) -> Result<Outcome> {
+        if pending.settings.interactive {
+            allocation::run(&pending)?;
+            return outcome_of(&pending);
+        }
+        let submission = submit(&pending)?;
+        follow(pending, &submission)
+    }
+
+    fn dry_run(&self, pending: &PendingRun) -> Result<String> {
+        dry_run(pending)
+    }
+
+    fn complete(&self, submission: &mut Submission) -> Result<()> {
+        complete_submission(submission)
+    }
+
+    fn is_running(&self, _: &RunFolder, submission: &Submission) -> Result<bool> {
+        queue::is_running(submission)
+    }
+
+    fn cancel(&self, _: &RunFolder, submission: &Submission) -> Result<()> {
+        queue::cancel(submission)
+    }
+
+    fn task_reports(&self, submission: &Submission) -> TaskReports {
+        queue::task_reports(submission)
+    }
+
+    fn reasons(&self, submission: &Submission) -> Result<Vec<String>> {
+        queue::reasons(submission)
+    }
+}
+
 /// Submits all tasks. Each array is recorded before it is submitted, so that `complete_submission` can find it if this process
 /// dies in between.
-pub fn submit(pending: &PendingRun) -> Result<Submission> {
+fn submit(pending: &PendingRun) -> Result<Submission> {
     let config = SiteConfig::read(pending.settings.config.as_deref())?;
     let site = SlurmSite::query()?;
-    let mut submission = Submission::create(pending, EngineKind::Slurm)?;
+    let mut submission = Submission::create(pending)?;
     submission.cluster = site.name;
     submission.unfinished = true;
     let tasks = bundle::count_tasks(&pending.todo, pending.settings.chunk);
@@ -82,7 +121,7 @@ fn script_file(submission: &Submission, part: &SubmissionPart) -> String {
 }
 
 /// The first script that would be submitted, and the number of arrays.
-pub fn dry_run(pending: &PendingRun) -> Result<String> {
+fn dry_run(pending: &PendingRun) -> Result<String> {
     let config = SiteConfig::read(pending.settings.config.as_deref())?;
     let tasks = bundle::count_tasks(&pending.todo, pending.settings.chunk);
     let submission = Submission::for_dry_run(pending);
@@ -176,7 +215,7 @@ impl SlurmSite {
 
 /// Completes the record of a submission whose process died while submitting: arrays that Slurm had accepted by then are found
 /// by their scripts. It is an error if this machine uses another cluster.
-pub fn complete_submission(submission: &mut Submission) -> Result<()> {
+fn complete_submission(submission: &mut Submission) -> Result<()> {
     if submission.cluster.is_some() {
         let here = SlurmSite::query()?.name;
         if here != submission.cluster {

@@ -8,7 +8,8 @@ use tarpipe::tally::counted;
 
 use super::QUERY_TIMEOUT;
 use crate::shardrun::engine::external::query;
-use crate::shardrun::engine::submission::{Submission, TaskState, TaskStates};
+use crate::shardrun::engine::submission::{Submission, TaskReport, TaskReports};
+use crate::shardrun::run::job_log::ItemStatus;
 
 /// The flag -M, if the submission was sent to another cluster of the site.
 fn cluster_flag(submission: &Submission) -> impl Iterator<Item = &str> {
@@ -39,17 +40,17 @@ fn queue(submission: &Submission, more: &[&str], format: &str) -> Result<Vec<Str
 }
 
 /// The states of tasks: from squeue while it remembers them, else from sacct.
-pub fn states(submission: &Submission) -> TaskStates {
+pub fn task_reports(submission: &Submission) -> TaskReports {
     if submission.interactive {
         let running = or_empty(queue(submission, &[], "%T"));
         // squeue does not show which task a step runs.
-        return running.iter().map(|state| (usize::MAX, state_of(state))).collect();
+        return running.iter().map(|state| (usize::MAX, report_of(state))).collect();
     }
     let queue = or_empty(queue(submission, &["-r", "-t", "all"], "%F_%K|%T"));
-    let mut states = accounted(submission);
+    let mut reports = accounted(submission);
     // squeue is more up to date than sacct.
-    states.extend(parse(submission, queue.iter().map(String::as_str)));
-    states
+    reports.extend(parse(submission, queue.iter().map(String::as_str)));
+    reports
 }
 
 /// The lines of squeue; if it failed, none, with a notice.
@@ -61,10 +62,10 @@ fn or_empty(lines: Result<Vec<String>>) -> Vec<String> {
 }
 
 /// The states from Slurm's accounting; empty if the site has none.
-fn accounted(submission: &Submission) -> TaskStates {
+fn accounted(submission: &Submission) -> TaskReports {
     let ids = submission.ids();
     if ids.is_empty() {
-        return TaskStates::new();
+        return TaskReports::new();
     }
     let mut argv = vec!["sacct", "-X", "-n", "-P", "-j", &ids, "-o", "JobName,JobID,State"];
     argv.extend(cluster_flag(submission));
@@ -74,25 +75,27 @@ fn accounted(submission: &Submission) -> TaskStates {
     parse(submission, ours.map(|(_, rest)| rest))
 }
 
-fn parse<'a>(submission: &Submission, lines: impl Iterator<Item = &'a str>) -> TaskStates {
-    let mut states = TaskStates::new();
+fn parse<'a>(submission: &Submission, lines: impl Iterator<Item = &'a str>) -> TaskReports {
+    let mut reports = TaskReports::new();
     for line in lines {
         let Some((name, state)) = line.split_once('|') else { continue };
         let Some((id, index)) = name.split_once('_') else { continue };
         let Some(task) = index.parse().ok().and_then(|index| submission.task(id, index)) else { continue };
-        states.insert(task, state_of(state));
+        reports.insert(task, report_of(state));
     }
-    states
+    reports
 }
 
-fn state_of(name: &str) -> TaskState {
+fn report_of(name: &str) -> TaskReport {
     match name.split_whitespace().next().unwrap_or_default() {
         // A task whose node failed is requeued soon.
-        "NODE_FAIL" | "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => TaskState::Waiting,
-        "RUNNING" | "COMPLETING" | "CONFIGURING" | "SUSPENDED" | "SIGNALING" | "STAGE_OUT" | "STOPPED" => {
-            TaskState::Running
+        "NODE_FAIL" | "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => {
+            TaskReport::open(ItemStatus::Left)
         }
-        ended => TaskState::Ended(ended.to_ascii_lowercase()),
+        "RUNNING" | "COMPLETING" | "CONFIGURING" | "SUSPENDED" | "SIGNALING" | "STAGE_OUT" | "STOPPED" => {
+            TaskReport::open(ItemStatus::Running)
+        }
+        ended => TaskReport::ended(ended),
     }
 }
 
