@@ -1,6 +1,6 @@
-"""tarpipe.worker under the name it had before: `import tarworker` gives that module itself.
+"""tarpipe.worker under its former name: `import tarworker` returns that module itself.
 
-Unlike it, this one takes stdin and stdout over when it is imported: nothing that is printed later gets among the answers.
+Unlike `import tarpipe.worker`, it takes over stdin and stdout at once, so that later prints are not mixed into the results.
 """
 
 import sys

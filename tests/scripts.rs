@@ -101,7 +101,7 @@ fn slurm_cluster_submits_with_the_arguments_of_site_files() {
         ("batch:\n\tsbatch: []\n", "line 2: a tab in the indentation; use spaces"),
         ("batch: &all {}\n", "line 1: '&': anchors, tags and folded text are not supported; quote the value"),
         ("batch: {}\nbatch: {}\n", "line 2: duplicate key batch"),
-        ("batch:\n  x: \"a\n", "line 2: a quote without its end on this line"),
+        ("batch:\n  x: \"a\n", "line 2: unterminated quote"),
     ] {
         std::fs::write(path.join("bad.yaml"), text).unwrap();
         let done = submit("--config bad.yaml true").status(2);

@@ -1,11 +1,11 @@
-"""Optical flow between the frames of a video, with OpenCV on the CPU, in a process that stays.
+"""Optical flow between the frames of a video, with OpenCV on the CPU, in a persistent worker.
 
     tarvideo --scale 128 --frames 4 --no-video in.tar |
       PYTHONPATH=python tarproc -p 0 --worker 'python3 python/examples/optical_flow.py' -o flow.tar
 
-Reads the frames 00000.jpg, 00001.jpg … of a sample and writes flow.npy in their place (half floats: pairs
-of frames, rows, columns, x and y in pixels) and the mean motion of each pair into the json. A model on
-a GPU goes where cv2.calcOpticalFlowFarneback stands; a worker that captions or transcribes has the same shape.
+Reads the frames 00000.jpg, 00001.jpg … of a sample, replaces them by flow.npy (half floats: pairs
+of frames, rows, columns, x and y in pixels), and adds the mean motion of each pair to the json. To run a model
+on a GPU, replace cv2.calcOpticalFlowFarneback; a worker that captions or transcribes has the same structure.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""Thumbnails with Pillow, in a process that stays.
+"""Thumbnails with Pillow, in a persistent worker.
 
     PYTHONPATH=python tarproc -p 0 --worker 'python3 python/examples/pil_thumbnail.py 256' in.tar -o out.tar
 """

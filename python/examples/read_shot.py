@@ -1,9 +1,9 @@
-"""Reads the signals of one shot for fetch --via: a stand-in that makes them up.
+"""Reads the signals of one shot for fetch --via. This example generates them; replace signals() by your archive.
 
     fetch --via 'python3 python/examples/read_shot.py {url} {out}' --ext npz
 
-The URL is shot://ARCHIVE/NUMBER. Where there is an archive, signals() asks it (MDSplus, HDF5, a
-database); what it raises is in fetch's report under the key of the shot.
+The URL is shot://ARCHIVE/NUMBER. With a real archive (MDSplus, HDF5, a database), signals() queries it. The message of
+an exception appears in fetch's report under the key of the shot.
 """
 
 import sys

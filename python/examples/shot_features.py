@@ -1,8 +1,8 @@
-"""Maps the signals of shots to features with numpy, in a process that stays.
+"""Maps the signals of shots to features with numpy, in a persistent worker.
 
     PYTHONPATH=python tarproc -p 0 --worker 'python3 python/examples/shot_features.py' shots.tar -o features.tar
 
-Takes the npz of a sample to one common time base and writes it back, and its features into the json.
+Resamples the npz of a sample to a common time base, writes it back, and adds its features to the json.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""WebDataset's decoders and encoders in a process that stays: adds the mean colour of every picture.
+"""WebDataset's decoders and encoders in a persistent worker: adds the mean colour of every picture.
 
     PYTHONPATH=python tarproc --worker 'python3 python/examples/webdataset_means.py' in.tar -o out.tar
 """

@@ -6,7 +6,7 @@
 - `tarpipe.img2dataset`, `tarpipe.video2dataset` and `tarpipe.any2dataset` take the arguments of the programs of these
   names and write the same datasets.
 
-Failures raise `tarpipe.Error`, arguments that make no sense `ValueError`. The tools are looked for in the package itself,
+Failures raise `tarpipe.Error`, invalid arguments `ValueError`. The package looks for the tools in its own folder,
 on PATH, and in the release build of a checkout.
 """
 

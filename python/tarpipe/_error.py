@@ -11,7 +11,7 @@ class Error(Exception):
 
     #: Exit status of the process that failed, 128+N if signal N ended it; None if no process was involved.
     status: int | None
-    #: Everything that is known of stderr: at least its last 64 KB.
+    #: The captured stderr: at least its last 64 KB.
     stderr: str
 
     def __init__(self, message: str, *, status: int | None = None, stderr: str = "") -> None:
@@ -21,8 +21,8 @@ class Error(Exception):
 
 
 class UsageError(ValueError):
-    """An argument or a flag that makes no sense; the command lines print it and end with status 2."""
+    """An invalid argument or flag; the command lines print it and exit with status 2."""
 
 
 class NotInstalled(Error):
-    """The tools are not where the package looks for them."""
+    """The tools were not found in any place where the package looks for them."""

@@ -8,15 +8,15 @@ import re
 
 from ._error import Error
 
-# More are left to tarcat, which says that they are too many.
+# More are left to tarcat, which reports that they are too many.
 MAX_NAMES = 1_000_000
 # {000..147} or {a,b}; braces within braces are left to tarcat.
 _braces = re.compile(r"(?<!\$)\{(?:(\d{1,18})\.\.(\d{1,18})|([^{},]*,[^{}]*))\}")
 
 
 def expand_globs(names: list[str]) -> list[str]:
-    """Local names with *, ? or [ become the files they match, in order; a shell would have done that. Those of object stores
-    are listed by the tools."""
+    """Expands local names with *, ? or [ to the files they match, in order, as a shell does. Names in object stores
+    are expanded by the tools."""
     found: list[str] = []
     for name in names:
         if not glob.has_magic(name) or "://" in name or name.startswith("pipe:") or os.path.exists(name):
@@ -30,7 +30,7 @@ def expand_globs(names: list[str]) -> list[str]:
 
 
 def local_files(names: list[str]) -> list[str] | None:
-    """The files behind these names if all of them are regular files on this machine, else None."""
+    """Returns the files that these names refer to if all of them are regular files on this machine, else None."""
     files: list[str] = []
     for name in names:
         expanded = [name] if os.path.exists(name) else expand_braces(name)
@@ -41,7 +41,7 @@ def local_files(names: list[str]) -> list[str] | None:
 
 
 def expand_braces(name: str) -> list[str] | None:
-    """A name with its ranges and lists spelled out, as tarcat does it; None for what is too much for us."""
+    """Expands the ranges and lists of a name, as tarcat does; None if that is left to tarcat."""
     found = _braces.search(name)
     if found is None:
         return None if "{" in name and "," in name or "::" in name else [name]
@@ -56,7 +56,7 @@ def expand_braces(name: str) -> list[str] | None:
 
 
 def numbers(first: str, last: str) -> list[str]:
-    """The numbers of a range, padded with zeros if one of the ends is."""
+    """Returns the numbers of a range, padded with zeros if one of its ends is."""
     is_padded = any(len(end) > 1 and end[0] == "0" for end in (first, last))
     width = max(len(first), len(last)) if is_padded else 0
     low, high = sorted((int(first), int(last)))

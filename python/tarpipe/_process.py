@@ -1,4 +1,4 @@
-"""Running pipelines: starting them, keeping their stderr, ending them whole."""
+"""Runs pipelines: starts them, captures their stderr, and ends all of their processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ._program import environment
 KEPT = 1 << 16
 # Lines of stderr that an exception shows: the stages after the one that failed complain too, and come last.
 SHOWN = 5
-# Seconds that a pipeline has to clean up after SIGTERM.
+# Grace period after SIGTERM, in seconds.
 GRACE = 10.0
 # Seconds between two calls of `on_tick`.
 TICK = 2.0
@@ -45,13 +45,14 @@ class Stderr:
                         sys.stderr.write(text)
 
     def text(self) -> str:
-        """All that was written, once the processes have ended. One that they left behind may hold the pipe: not for long then."""
+        """Returns the captured text once the processes have ended. Waits only briefly for the end of the pipe, since a process
+        that they left behind may hold it open."""
         self._thread.join(timeout=GRACE)
         return self._text
 
 
 def start(command: list[str], *, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[bytes]:
-    """Starts a command in a process group of its own, so that `terminate` reaches everything it started."""
+    """Starts a command in its own process group, so that `terminate` reaches everything it started."""
     try:
         return subprocess.Popen(command, env=dict(env or environment()), start_new_session=True, **options)
     except OSError as err:
@@ -59,7 +60,7 @@ def start(command: list[str], *, env: Mapping[str, str] | None = None, **options
 
 
 def shell(pipeline: str) -> list[str]:
-    """The command that runs a pipeline and fails if any of its stages does."""
+    """Returns the command that runs a pipeline and fails if any of its stages fails."""
     return ["bash", "-o", "pipefail", "-c", pipeline]
 
 
@@ -75,21 +76,21 @@ def terminate(process: subprocess.Popen[bytes]) -> None:
 
 
 def exit_status(process: subprocess.Popen[bytes]) -> int:
-    """The exit status of a process that has ended, as a shell counts: 128+N for signal N."""
+    """Returns the exit status of a process that has ended, as a shell reports it: 128+N for signal N."""
     code = process.wait()
     return code if code >= 0 else 128 - code
 
 
 def failure(status: int, stderr: str, what: str) -> Error:
-    """The exception for a process that failed."""
+    """Makes the exception for a process that failed."""
     lines = stderr.strip().splitlines()
     return Error("\n".join(lines[-SHOWN:]) or f"{what}: exit status {status}", status=status, stderr=stderr)
 
 
 @contextlib.contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """Turns SIGTERM and SIGHUP into SystemExit, so that clean-up runs. Handlers that the program has set stay, and a thread
-    cannot set any."""
+    """Turns SIGTERM and SIGHUP into SystemExit, so that clean-up runs. Keeps handlers that the program has set, and does
+    nothing in other threads than the main one, which cannot set handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -108,7 +109,7 @@ def exit_on_signals() -> Iterator[None]:
 
 
 def wait(process: subprocess.Popen[bytes], on_tick: Callable[[], object] = lambda: None) -> int:
-    """Waits for the end of a process, calling `on_tick` every 2 s; its exit status. An exception ends the process first."""
+    """Waits for a process, calling `on_tick` every 2 s, and returns its exit status. On an exception, ends the process first."""
     with exit_on_signals():
         try:
             while True:
@@ -143,12 +144,12 @@ def run(
     3
 
     Args:
-        pipeline: What you would type in a shell.
+        pipeline: The pipeline, as typed in a shell.
         check: Raise `tarpipe.Error` if the pipeline fails. Otherwise look at ``returncode`` of the result.
         input: Bytes for stdin; without it, stdin is empty.
         capture_output: Return what the pipeline writes to stdout as ``stdout`` of the result, instead of passing it on.
         cwd: Folder to run in.
-        env: Variables to set in addition to the present environment.
+        env: Variables to set in addition to the current environment.
 
     Returns:
         A `subprocess.CompletedProcess`; ``stderr`` holds at least the last 64 KB.

@@ -1,4 +1,4 @@
-"""Where the tools are. The only place in the package that looks for them."""
+"""Finds the tools. No other module of the package looks for them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PACKAGE = pathlib.Path(__file__).resolve().parent
 
 
 def search_path() -> str:
-    """The PATH of pipelines: the folder of our tools, then PATH. Ours come first, since GNU tar has a tarcat too."""
+    """Returns the PATH for pipelines: the folder of our tools, then PATH. Ours come first, since GNU tar has a tarcat too."""
     program = find_program()
     path = os.environ.get("PATH", os.defpath)
     return path if program is None else tools_folder(program) + os.pathsep + path
 
 
 def find_program() -> str | None:
-    """The executable that contains all tools: in the package (as an installation has it), where pip put it, on PATH, or in
+    """Returns the executable that contains all tools: in the package, where pip installed it, on PATH, or in
     the release build of a checkout. Debug builds are not considered: they are ten times slower."""
     release = PACKAGE.parent.parent / "target" / "release"
     path = [str(PACKAGE / "bin"), *pip_folders(), os.environ.get("PATH", os.defpath), str(release)]
@@ -34,20 +34,20 @@ def find_program() -> str | None:
 
 
 def pip_folders() -> list[str]:
-    """Where pip puts programs of the environment that has this package; none if pip did not install it."""
+    """Yields the folder in which pip installs programs of this package's environment; nothing if pip did not install it."""
     schemes = [sysconfig.get_paths(), sysconfig.get_paths("posix_user")]
     return [paths["scripts"] for paths in schemes if str(PACKAGE.parent) in (paths["purelib"], paths["platlib"])]
 
 
 def tools_folder(program: str) -> str:
-    """The folder in which every tool has its name: that of the executable, or a temporary one."""
+    """Returns a folder with all tools by their names: that of the executable, or a temporary one."""
     folder = os.path.dirname(os.path.abspath(program))
     return folder if os.path.exists(os.path.join(folder, "urlcat")) else links_to(program)
 
 
 @functools.lru_cache(maxsize=None)
 def links_to(program: str) -> str:
-    """A temporary folder in which every tool is a link to the executable; removed when this process ends."""
+    """Returns a temporary folder in which every tool is a link to the executable; removed when this process ends."""
     folder, owner = tempfile.mkdtemp(prefix="tarpipe-"), os.getpid()
 
     def remove() -> None:
@@ -62,13 +62,13 @@ def links_to(program: str) -> str:
 
 
 def environment(extra: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """The environment in which pipelines run: ours and `extra`, with the tools on PATH."""
+    """Returns the environment for pipelines: ours and `extra`, with the tools on PATH."""
     path = [extra["PATH"]] if "PATH" in extra else []
     return {**os.environ, **extra, "PATH": os.pathsep.join([*path, search_path()])}
 
 
 def tool(name: str) -> str:
-    """The path of one tool."""
+    """Returns the path of one tool."""
     program = find_program()
     found = program and shutil.which(name, path=tools_folder(program))
     if not found:

@@ -17,12 +17,12 @@ from ._names import expand_globs, local_files
 from ._process import Stderr, exit_status, failure, shell, start, terminate
 from ._program import environment, tool
 
-# More names than this are not put on a command line.
+# With more names than this, the names are passed in a file.
 MAX_ARGUMENTS = 1000
 PIPE_SIZE = 1 << 20
 F_SETPIPE_SZ = 1031  # fcntl has it from Python 3.10 on
 SIGPIPE_STATUS = 128 + 13
-# Seconds that a stage has to end by itself when the one that reads from it has failed: it may be the cause.
+# Seconds to wait for a stage when the stage after it has failed: it may be the cause.
 PATIENCE = 10.0
 
 
@@ -37,7 +37,7 @@ def samples(
 ) -> Iterator[dict[str, Any]]:
     """Iterate over the samples of shards, or of the stream that a pipeline writes.
 
-    A sample is a dictionary: ``"__key__"`` is its key, a text; every other item is a field with its bytes.
+    A sample is a dictionary: ``"__key__"`` is its key as a string; every other item is a field as bytes.
 
     >>> for sample in samples("train-{000..001}.tar"):
     ...     print(sample["__key__"], sample["cls"], len(sample["jpg"]))
@@ -57,21 +57,21 @@ def samples(
     Args:
         source: One name or a list of names: paths, globs, ranges such as ``{000..147}`` and lists such as ``{a,b}``,
             ``s3://``, ``gs://``, ``az://``, ``hf://``, ``http(s)://`` and ``pipe:COMMAND``, plain or compressed.
-        pipeline: A shell pipeline that writes a stream of samples to stdout, instead of `source`. It is always given by
-            this keyword, so that a file name is never run as a command.
+        pipeline: A shell pipeline that writes a stream of samples to stdout, instead of `source`. It can only be given by
+            keyword, so that a file name is never run as a command.
         partition: ``(rank, world)``: read only part `rank` of `world`, counted from 0. It is every world-th shard, or
             every world-th sample if there is a single shard. A pipeline must contain ``--shard env`` in its first tool
             (or use ``$TARPIPE_SHARD``, which is set to ``rank/world``).
         fields: Only these fields, as ``tarcat -f`` takes them: ``["jpg", "cls"]`` or ``"jpg cls=class;label"``.
-        shuffle: Shuffle the shards, and the samples through a buffer of so many.
-        seed: Seed of the shuffle: the same number gives the same order.
+        shuffle: Shuffle the shards, and the samples through a buffer of this many.
+        seed: Random seed; the same number gives the same order.
 
     Returns:
         An iterator. Processes are started when the first sample is asked for; they are ended when the iterator is
         exhausted, closed (``close()``) or garbage collected, for example after a ``break``.
 
     Raises:
-        ValueError: The arguments make no sense.
+        ValueError: An argument is invalid.
         tarpipe.Error: The tools are not installed, a source is missing or damaged, or a stage of the pipeline failed.
             Samples that come before the failure may have been delivered already.
 
@@ -116,7 +116,7 @@ def tarcat_flags(fields: str | Sequence[str] | None, shuffle: int, seed: int) ->
 
 
 def names_of(source: Any) -> list[str]:
-    """The names that a caller gave, with local globs expanded."""
+    """Returns the names that a caller gave, with local globs expanded."""
     given = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     names = [os.fspath(name) for name in given]
     if not names or not all(isinstance(name, str) and name for name in names):
@@ -138,7 +138,7 @@ def read_files(files: list[str], partition: tuple[int, int] | None) -> Iterator[
 
 
 def read_file(name: str) -> Iterator[dict[str, Any]]:
-    """Reads a file up to its end or to something that only tarcat understands, which then goes on from there."""
+    """Reads a file to its end, or to data that only tarcat understands; tarcat then reads from there."""
     count = 0
     with contextlib.suppress(_tar.Unusual, OSError):
         with open(name, "rb", buffering=0) as file:
@@ -172,7 +172,7 @@ def read_output(
     extra: Mapping[str, str] | None = None,
     forward: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """The samples in the output of commands, each of which reads the output of the one before."""
+    """Yields the samples in the output of commands that are connected by pipes."""
     stages = Stages(commands, stdin, environment(extra or {}), forward)
     try:
         is_damaged = False
@@ -212,13 +212,13 @@ class Stages:
 
     @property
     def output(self) -> IO[bytes]:
-        """Where the last process writes to."""
+        """The output of the last process."""
         output = self.processes[-1].stdout
         assert output is not None
         return output
 
     def finish(self) -> None:
-        """Waits for the end of all; raises if one failed. The first failure is the cause, except for SIGPIPE, which comes
+        """Waits for all processes and raises if one failed. The first failure is the cause, except for SIGPIPE, which comes
         from a later stage that has ended."""
         self.output.close()
         *before, last = self.processes
@@ -234,7 +234,7 @@ class Stages:
             raise failure(status, stderr.text(), "pipeline")
 
     def stop(self) -> None:
-        """Ends what still runs, quietly."""
+        """Ends processes that are still running, without an error."""
         for stderr in self.stderr:
             stderr.forward = False
         for process in self.processes:

@@ -1,7 +1,7 @@
-"""Samples off a tar stream, fast: headers are parsed in Python, data is read in one piece.
+"""Reads the samples of a tar stream fast: headers are parsed in Python, data is read in one piece.
 
-Knows what nearly all shards consist of: regular files, directories, long names in PAX's and GNU's way. Everything else is
-`Unusual`, and left to tarcat, so that the rules for it are written down once. Used by `samples` and by `worker`.
+Supports what nearly all shards consist of: regular files, directories, and long names in PAX and GNU headers. Anything else
+raises `Unusual` and is left to tarcat, so that only tarcat has the rules for it. Used by `samples` and by `worker`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from typing import Any
 
 BLOCK = 512
-# A larger member has more than samples may have in tarcat.
+# tarcat refuses larger samples.
 MAX_SIZE = 1 << 30
-# Members from this size on are read by themselves, without a second copy.
+# Members from this size on are read separately, without a second copy.
 LARGE = 1 << 15
-# How much is read at once: little after a large member, for another may follow, and twice as much each time after that.
+# Bytes to read ahead: few after a large member, because another may follow, then doubled each time.
 AHEAD = (1 << 11, 1 << 18)
-# Bytes that are asked for at once: a header may claim any size.
+# The most bytes to request at once: a header may claim any size.
 MAX_READ = 1 << 26
 
 # name, size, checksum, type, magic, prefix
@@ -31,16 +31,16 @@ Sample = dict[str, Any]
 
 
 class Unusual(Exception):
-    """Something that only tarcat knows what to do with: a damaged or compressed stream, a rare kind of member."""
+    """Data that is left to tarcat: a damaged or compressed stream, or a rare kind of member."""
 
 
 class Blocks:
-    """Reads a descriptor from where it stands."""
+    """Reads a descriptor from its current position."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._buffer = b""
-        self._at = 0  # may lie behind the end of the buffer, when that much is to be skipped
+        self._at = 0  # may be beyond the end of the buffer if data has to be skipped
         self._ahead = AHEAD[1]
         try:
             os.lseek(descriptor, 0, os.SEEK_CUR)
@@ -49,7 +49,7 @@ class Blocks:
             self._can_seek = False
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes; fewer at the end of the stream."""
+        """Returns the next `size` bytes; fewer at the end of the stream."""
         start = self._at
         end = start + size
         if end <= len(self._buffer):
@@ -74,14 +74,14 @@ class Blocks:
             self._at = min(size, len(self._buffer))
             return self._buffer[: self._at]
         self._buffer, self._at, self._ahead = b"", 0, AHEAD[0]
-        if self._can_seek and have:  # to read these bytes again costs less than to move all others
+        if self._can_seek and have:  # reading these bytes again costs less than moving all others
             os.lseek(self._descriptor, -len(have), os.SEEK_CUR)
             have = b""
         rest = self._read(size - len(have), 0)
         return have + rest if have else rest
 
     def _read(self, least: int, ahead: int) -> bytes:
-        """At least `least` bytes, at most as many as `ahead`, if that is more."""
+        """Buffers at least `least` bytes, and up to `ahead` if that is more."""
         parts: list[bytes] = []
         while least > 0:
             part = os.read(self._descriptor, min(max(least, ahead), MAX_READ))
@@ -94,7 +94,7 @@ class Blocks:
 
 
 def members(blocks: Blocks, max_size: int = MAX_SIZE) -> Iterator[tuple[str, bytes]]:
-    """Name and data of each regular file, up to the end of the archive and of the stream."""
+    """Yields name and data of each regular file, up to the end of the stream."""
     take, ended = blocks.take, False
     path: bytes | None = None
     actual: int | None = None
@@ -105,7 +105,7 @@ def members(blocks: Blocks, max_size: int = MAX_SIZE) -> Iterator[tuple[str, byt
                 return
             if len(block) < BLOCK or block.strip(b"\0"):
                 raise Unusual
-            ended = True  # several archives in a row are one stream
+            ended = True  # concatenated archives are one stream
             continue
         name, digits, stored, kind, magic, prefix = _header(block)
         check_sum(block, stored)
@@ -135,7 +135,7 @@ def members(blocks: Blocks, max_size: int = MAX_SIZE) -> Iterator[tuple[str, byt
 
 
 def check_sum(block: bytes, stored: bytes) -> None:
-    """Compares a header with the sum that stands in it, in which the sum itself counts as blanks. Adler-32 has the sum of
+    """Checks the checksum of a header, for which its own field counts as blanks. Adler-32 has the sum of
     all bytes plus one in its lower half, modulo 65521: ten times faster than sum()."""
     try:
         expected = int(stored.strip(b"\0 "), 8)
@@ -146,7 +146,7 @@ def check_sum(block: bytes, stored: bytes) -> None:
 
 
 def number(field: bytes) -> int:
-    """Octal digits, or GNU's base 256."""
+    """Parses octal digits, or GNU's base 256."""
     if field[0] & 0x80:
         return int.from_bytes(field, "big") & (1 << 95) - 1
     try:
@@ -156,7 +156,7 @@ def number(field: bytes) -> int:
 
 
 def pax(records: bytes, path: bytes | None) -> tuple[bytes | None, int | None]:
-    """What a PAX header says of the path and the size of the member after it."""
+    """Returns the path and the size of the next member that a PAX header contains."""
     size, at = None, 0
     while at < len(records) and records[at] != 0:
         found = _pax_record.match(records, at)
@@ -184,14 +184,14 @@ def text(path: bytes) -> str:
 
 
 def samples(descriptor: int) -> Iterator[Sample]:
-    """Members with one key in a row are one sample. Raises `Unusual` before the sample that it concerns."""
+    """Groups adjacent members with the same key into samples. Raises `Unusual` before the sample that contains unusual data."""
     key: str | None = None
     sample: Sample = {}
     for name, data in members(Blocks(descriptor)):
         base = name.rfind("/") + 1
         dot = name.find(".", base)
         field = name[dot + 1 :]
-        # Names that belong to no sample, or that somebody means ill with.
+        # Names that belong to no sample, and hostile ones.
         if dot <= base or not field or name[0] == "/" or ".." in name or name[:2] == "__" or not name.isprintable():
             raise Unusual
         if name[:dot] != key:

@@ -6,8 +6,8 @@
 
 Flags, defaults and files are those that any2dataset documents: FOLDER/00000.tar with 000000000.flat, .json and .txt,
 FOLDER/00000.parquet with one row per URL, FOLDER/00000_stats.json with counts. Files are stored unchanged, with and
-without --disable_all_reencoding. New shards are added to a folder that has some; --incremental_mode incremental resumes
-a run that was stopped, and overwrite starts over.
+without --disable_all_reencoding. New shards are added to existing ones; --incremental_mode incremental resumes
+an interrupted run, and overwrite starts over.
 
 In addition: --dry_run prints the pipeline, --max_size MB limits the size of a file (default 100), --allow_private,
 --ignore_ssl_certificate, --max_shard_retry, and --distributor ray and slurm. --file_size, which any2dataset documents
@@ -53,7 +53,7 @@ def any2dataset(
     ignore_ssl_certificate: bool = False,
     dry_run: bool = False,
 ) -> None:
-    """Download the files of a table of URLs, of whatever kind, and store them as a dataset, unchanged.
+    """Download the files of a table of URLs, of any kind, and store them unchanged as a dataset.
 
     The parameters up to ``disable_all_reencoding`` are those of any2dataset, whose function is called ``download``; so is
     this one.
@@ -66,7 +66,7 @@ def any2dataset(
     Args:
         url_list: A table of URLs, or a folder of tables; its format is `input_format`: txt, csv, tsv, json, jsonl, parquet,
             all but parquet also as ``.gz``.
-        output_folder: Folder for the dataset. If it has shards already, new ones are added.
+        output_folder: Folder for the dataset. New shards are added to existing ones.
         processes_count: Multiplies `thread_count`.
         output_format: webdataset, files, parquet, tfrecord or dummy.
         url_col, caption_col: Columns of URLs and captions.
@@ -80,8 +80,8 @@ def any2dataset(
         distributor: multiprocessing (this machine), pyspark, ray or slurm.
         subjob_size: Shards per job of a distributor.
         retries: Retries of a transient failure.
-        disable_all_reencoding: Changes nothing: files are never encoded anew.
-        incremental_mode: extend, incremental (go on with a run that was stopped) or overwrite.
+        disable_all_reencoding: No effect: files are never re-encoded.
+        incremental_mode: extend, incremental (resume an interrupted run) or overwrite.
         max_shard_retry: Retries of a shard.
         max_size: Largest file in MB; larger ones fail.
         allow_private: Fetch from private and loopback addresses too.
@@ -89,7 +89,7 @@ def any2dataset(
         dry_run: Print the pipeline and do nothing.
 
     Raises:
-        ValueError: An argument makes no sense.
+        ValueError: An argument is invalid.
         tarpipe.Error: Some shards failed, or the tools are not installed.
     """
     Any2dataset().call(locals())
@@ -118,7 +118,7 @@ class Any2dataset(Dataset):
 
 
 def main() -> int:
-    """The command line; its exit status."""
+    """Runs the command line and returns its exit status."""
     return dropin.main("any2dataset", Any2dataset().run)
 
 

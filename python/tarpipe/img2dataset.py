@@ -28,7 +28,7 @@ Differences from img2dataset:
   Formats that OpenCV reads and tarresize does not (avif, jp2, exr, hdr, ras) fail; of animated gif and webp, the first frame is kept.
   timeout limits connecting and each pause; a whole attempt may take twice as long.
   exif holds the tags of the main image by name, with numbers as numbers.
-  The table has one more column: code, a stable word for each reason.
+  The table has one more column: code, a stable reason code for each failure.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def download(
       tarresize -m border -s 64 ... |
       tardataset ...
 
-    A run that was stopped, or in which shards failed, goes on where it was when it is called again.
+    After an interruption, or if shards failed, call it again to make the missing shards.
 
     Args:
         url_list: A table of URLs, or a folder of tables; its format is `input_format`: txt, csv, tsv, json, jsonl, parquet,
@@ -122,7 +122,7 @@ def download(
         upscale_interpolation, downscale_interpolation: nearest, linear, cubic, area or lanczos.
         encode_quality: Quality of JPEG and WebP (0 to 100), compression of PNG (0 to 9).
         encode_format: jpg, png or webp.
-        skip_reencode: Store images that need no resizing as they came.
+        skip_reencode: Store images that need no resizing unchanged.
         output_format: webdataset, files, parquet, tfrecord or dummy.
         url_col, caption_col, bbox_col: Columns of URLs, captions, and boxes to blur.
         thread_count: Requests in flight per process.
@@ -137,18 +137,18 @@ def download(
         distributor: multiprocessing (this machine), pyspark, ray or slurm.
         subjob_size: Shards per job of a distributor.
         retries: Retries of a transient failure.
-        disable_all_reencoding: Store images as they came.
+        disable_all_reencoding: Store images unchanged.
         min_image_size, max_image_area, max_aspect_ratio: Limits; other images fail.
         incremental_mode: incremental, overwrite or extend.
         max_shard_retry: Retries of a shard.
-        user_agent_token: Name to add to the User-Agent, and to obey in X-Robots-Tag.
+        user_agent_token: Name to add to the User-Agent, and to match in X-Robots-Tag.
         disallowed_header_directives: Directives of X-Robots-Tag that keep an image from being downloaded.
         allow_private: Fetch from private and loopback addresses too (not in img2dataset).
         ignore_ssl_certificate: Do not verify certificates (not in img2dataset).
         dry_run: Print the pipeline and do nothing (not in img2dataset).
 
     Raises:
-        ValueError: An argument makes no sense.
+        ValueError: An argument is invalid.
         tarpipe.Error: Some shards failed, or the tools are not installed.
     """
     Img2dataset().call(locals())
@@ -156,7 +156,7 @@ def download(
 
 class Img2dataset(Dataset):
     program, help, function = "img2dataset", __doc__, download
-    # The rest of the pipe is the bottleneck, and waiting pictures help nobody.
+    # The stages after fetch are the bottleneck: more pictures in memory would only wait.
     window = (10, 5)
     lists = ("save_additional_columns", "verify_hash", "disallowed_header_directives")
     reserved = Dataset.reserved + SIDES + ("exif",) + HASHES
@@ -220,7 +220,7 @@ class Img2dataset(Dataset):
 
 
 def main() -> int:
-    """The command line; its exit status."""
+    """Runs the command line and returns its exit status."""
     return dropin.main("img2dataset", Img2dataset().run)
 
 

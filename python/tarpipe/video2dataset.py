@@ -46,9 +46,9 @@ from .dropin.video import Plan
 
 __all__ = ["main", "video2dataset"]
 
-# URLs that end so are requested; yt-dlp gets all others.
+# URLs with these extensions are requested; all others are passed to yt-dlp.
 DIRECT = ("mp4", "webm", "mov", "avi", "mkv", "mp3", "wav", "m4a")
-# What a config that leaves these out gets.
+# Defaults of keys that a config leaves out.
 ABSENT = {
     "processes_count": 1, "thread_count": 256, "subjob_size": 1000, "distributor": "multiprocessing",
     "number_sample_per_shard": 10000, "oom_shard_count": 5,
@@ -79,8 +79,8 @@ def video2dataset(
 ) -> None:
     """Download the videos of a table of URLs, cut, scale and re-time them, and store them as a dataset.
 
-    The parameters up to ``config`` are those of video2dataset 1.3, in its order and with its defaults. What is not done
-    here, and what differs, is listed in the description of the module (``help(tarpipe.video2dataset)``).
+    The parameters up to ``config`` are those of video2dataset 1.3, in its order and with its defaults. What is not supported,
+    and what differs, is listed in the description of the module (``help(tarpipe.video2dataset)``).
 
     >>> video2dataset("videos.txt", input_format="txt", dry_run=True)  # doctest: +ELLIPSIS
     urlcat ...videos.txt ... |
@@ -106,7 +106,7 @@ def video2dataset(
         dry_run: Print the pipeline and do nothing (not in video2dataset).
 
     Raises:
-        ValueError: An argument or a part of the config makes no sense, or is not done here.
+        ValueError: An argument or a part of the config is invalid or not supported.
         tarpipe.Error: Some shards failed, or the tools are not installed.
     """
     Video2dataset().call(locals())
@@ -117,7 +117,7 @@ class Video2dataset(Dataset):
     reserved = Dataset.reserved + ("clips",)
     processed, noun = "subsample", "vid"
     inputs = (*TABLES, "webdataset")
-    # A body that is larger waits for its turn alone.
+    # A larger body waits until it can have all of the memory.
     window = (512, 64)
 
     def prepare(self):
@@ -167,7 +167,7 @@ class Video2dataset(Dataset):
         return self.flags["stage"] == "subset"
 
     def needs_ytdlp(self):
-        """Whether URLs of pages go to yt-dlp. If it is not installed, the table must not have any."""
+        """Returns whether URLs of pages are passed to yt-dlp. Fails if the table has any and yt-dlp is not installed."""
         if shutil.which("yt-dlp", path=search_path()):
             return True
         for file in self.files():
@@ -208,7 +208,7 @@ class Video2dataset(Dataset):
 
     def requests(self):
         flags = self.flags
-        # A program for each URL weighs more than a connection.
+        # A process per URL costs more than a connection.
         return flags["thread_count"] * (1 if flags["via"] else flags["processes_count"])
 
     def times(self):
@@ -249,7 +249,7 @@ def is_page(url):
 
 
 def main() -> int:
-    """The command line; its exit status."""
+    """Runs the command line and returns its exit status."""
     return dropin.main("video2dataset", Video2dataset().run)
 
 

@@ -8,9 +8,9 @@
 
     tarproc -p 4 --worker 'python3 upper.py' in.tar -o out.tar
 
-A sample is a dictionary: ``"__key__"`` holds the key as text, every other item is a field with its bytes. Call `write` once
+A sample is a dictionary: ``"__key__"`` is its key as a string, every other item is a field as bytes. Call `write` once
 for each sample, not at all (the sample is dropped) or several times with different keys. ``fail("reason")`` makes tarproc
-count the sample as failed; an exception that nobody catches does the same, but ends this process, and tarproc starts
+count the sample as failed; an uncaught exception does the same, but ends this process, and tarproc starts
 another one.
 
 stdin and stdout belong to tarproc: from the first call of `samples` on, print() goes to stderr. Do not print before that.
@@ -29,7 +29,7 @@ __all__ = ["fail", "samples", "write"]
 _END = "__end__"
 _ERROR = "__error__"
 _KEY = "__key__"
-# A header of ours from the mode on, with blanks where the checksum goes.
+# The fixed part of a header, from the mode on.
 _IDS = b"0000444\0" b"0001750\0" b"0001750\0"
 _TAIL = b"0".ljust(101, b"\0") + b"ustar\x0000" + b"bigdata".ljust(32, b"\0") + b"bigdata".ljust(32, b"\0")
 _TAIL = _TAIL.ljust(_tar.BLOCK - 156, b"\0")
@@ -41,7 +41,7 @@ _pending: list[bytes] = []
 
 
 def samples() -> Iterator[dict[str, Any]]:
-    """Yield the samples that tarproc sends. Asking for the next one ends the answer to the one before."""
+    """Yield the samples that tarproc sends. Requesting the next one completes the result of the previous one."""
     _take_over()
     sample: dict[str, Any] = {}
     try:
@@ -62,7 +62,7 @@ def samples() -> Iterator[dict[str, Any]]:
 
 
 def write(sample: Mapping[str, Any]) -> None:
-    """Write a sample: bytes as they are, text as UTF-8. Items whose names begin with _ are not fields."""
+    """Write a sample: bytes unchanged, strings as UTF-8. Items whose names begin with _ are not fields."""
     key = sample[_KEY]
     for field, value in sample.items():
         if not field.startswith("_"):
@@ -75,7 +75,7 @@ def fail(reason: object) -> None:
 
 
 def _take_over() -> None:
-    """Keeps stdin and stdout for us; whatever the program prints must not get among the answers."""
+    """Keeps stdin and stdout for the protocol: what the program prints must not be mixed into the results."""
     global _input, _output
     if _output < 0:
         _input, _output = os.dup(0), os.dup(1)

@@ -9,7 +9,7 @@ from .._error import Error, NotInstalled, UsageError
 
 
 def main(program: str, run: Callable[[list[str]], None]) -> int:
-    """Runs a command line; its exit status. Prints what went wrong."""
+    """Runs a command line, prints errors, and returns the exit status."""
     try:
         run(sys.argv[1:])
         return 0
@@ -17,7 +17,7 @@ def main(program: str, run: Callable[[list[str]], None]) -> int:
         print(f"{program}: {error}", file=sys.stderr)
         return 2
     except Error as error:
-        # A tool's own words are printed as they are.
+        # The message of a tool is printed unchanged.
         print(error.stderr.rstrip() or f"{program}: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:

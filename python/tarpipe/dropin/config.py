@@ -41,7 +41,7 @@ BUILT_IN = {
         **SHARED,
     },
 }
-# The arguments of each part, with their defaults there.
+# The arguments of each part, with the defaults of video2dataset.
 PARTS: dict[str, dict[str, Any]] = {
     "ResolutionSubsampler": {"resize_mode": "", "height": -1, "width": -1, "video_size": -1, "encode_format": "mp4"},
     "FrameSubsampler": {"frame_rate": None, "downsample_method": "fps", "encode_format": "mp4"},
@@ -50,7 +50,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "FFProbeSubsampler": {"extract_keyframes": False},
     "AudioRateSubsampler": {"sample_rate": None, "encode_format": None, "n_audio_channels": None},
 }
-# Stages and configs that nothing here does, and their subsamplers.
+# Stages and configs that are not supported, and their subsamplers.
 LACKING = {"optical_flow": "optical flow", "caption": "captioning", "whisper": "speech to text"}
 LACKING_PARTS = {"OpticalFlowSubsampler": "optical_flow", "CaptionSubsampler": "caption", "WhisperSubsampler": "whisper"}
 SLURM = {
@@ -60,7 +60,7 @@ SLURM = {
 
 
 def read_config(given):
-    """A config by its name, its file or its text, or as it is."""
+    """Reads a config given as a name, a file, text or a dictionary."""
     if isinstance(given, str):
         refuse_lacking(f"--config {given}", given)
         config = copy.deepcopy(BUILT_IN[given]) if given in BUILT_IN else parsed(given)
@@ -107,7 +107,7 @@ def parsed(given):
 
 
 def literal(name, text):
-    """An object as Fire takes it."""
+    """Parses an object as Fire does."""
     for read in (json.loads, ast.literal_eval):
         try:
             found = read(text)
@@ -119,7 +119,7 @@ def literal(name, text):
 
 
 def check(prefix, section, defaults, others=False):
-    """Refuses unknown keys and values that are not of the kind of their default."""
+    """Refuses unknown keys, and values of another type than their default."""
     for name, value in section.items():
         if name not in defaults and not others:
             raise UsageError(f"--config: unknown key '{prefix}{name}' (use {', '.join(defaults)})")
@@ -129,13 +129,13 @@ def check(prefix, section, defaults, others=False):
 
 
 def kind_of(value):
-    """The kind of a value, in the words of a message; None if anything will do."""
+    """Describes the type of a value for messages; None if any type is accepted."""
     kinds = {bool: "true or false", int: "a number", float: "a number", str: "a string", list: "a string", dict: "a mapping"}
     return kinds.get(type(value))
 
 
 def subsamplers(config):
-    """The arguments of each requested subsampler, completed with their defaults."""
+    """Returns the arguments of each requested subsampler, with defaults filled in."""
     found = {}
     for name, part in config["subsampling"].items():
         refuse_lacking(f"--config: {name}", LACKING_PARTS.get(name))
@@ -151,7 +151,7 @@ def subsamplers(config):
 
 
 def slurm_words(arguments):
-    """The flags of shardrun for the settings of Slurm in a config."""
+    """Returns the flags of shardrun for the Slurm settings of a config."""
     plain = {"n_nodes": 1, "tasks_per_node": 1, "cache_path": "", "verbose_wait": False, "timeout": None}
     check("distribution.distributor_args.", arguments, dict.fromkeys(SLURM) | plain)
     if arguments.get("timeout"):

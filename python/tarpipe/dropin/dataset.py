@@ -1,4 +1,4 @@
-"""A run from tables of URLs to a dataset: planned, resumed, done by one pipeline or by many on other machines."""
+"""Makes a dataset from tables of URLs: plans the shards, resumes, and runs one pipeline here or one per shard elsewhere."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .tables import column_types, input_files
 TABLES = ("txt", "csv", "tsv", "json", "jsonl", "parquet")
 OUTPUTS = {"webdataset": "tar", "files": "files", "parquet": "parquet", "tfrecord": "tfrecord", "dummy": "none"}
 ENGINES = {"pyspark": "spark", "ray": "ray", "slurm": "slurm"}
-# Columns that our own tools write.
+# Columns that the tools add.
 OURS = ("code", "tool", "final_url", "http_status", "mime", "bytes", "format")
-# The name that img2dataset gives itself: servers that answer it answer us.
+# The User-Agent of img2dataset: some servers accept no other.
 USER_AGENT = "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:72.0) Gecko/20100101 Firefox/72.0"
 
-# Flags that change how fast a dataset is made, not what is in it: a resumed run may have others.
+# Flags that change the speed but not the dataset: a resumed run may use other values.
 FREE = {
     "output_folder", "processes_count", "thread_count", "timeout", "enable_wandb", "wandb_project", "distributor",
     "subjob_size", "retries", "incremental_mode", "max_shard_retry", "dry_run", "url_list", "allow_private", "tmp_dir", "via", "engine_words", "worker_processes",
@@ -38,29 +38,29 @@ FREE = {
 
 
 class Dataset:
-    """One run of a program. The classes that derive from it say what is done between download and storage."""
+    """One run of a program. Subclasses define the stages between download and storage."""
 
     program = ""
     help: ClassVar[Optional[str]] = ""
     # The Python function; its parameters are the flags.
     function: ClassVar[Callable[..., None]]
     lists: tuple[str, ...] = ("save_additional_columns",)
-    # Columns that are written, whatever the table has.
+    # Columns that are always written.
     reserved: tuple[str, ...] = ("key", "caption", "url", "status", "error_message")
     processed, noun = "resize", "img"
     inputs: tuple[str, ...] = TABLES
-    # MB of bodies that are held, at least and for each process.
+    # MB of bodies in memory: the minimum, and the amount per process.
     window = (48, 24)
-    # Whether Python called us, and not a command line: then what tools say is kept for the exception.
+    # Whether Python called us, not a command line: then the messages of tools are kept for the exception.
     is_call = False
     messages = ""
     rows_of_shards = None
 
     def prepare(self):
-        """Derives flags from other input, before they are checked."""
+        """Derives flags from other arguments before they are checked."""
 
     def check(self):
-        """Refuses flags that make no sense."""
+        """Refuses invalid flags."""
 
     def columns(self):
         """Columns of the output after status and error_message, with their types."""
@@ -82,7 +82,7 @@ class Dataset:
         return self.flags["thread_count"] * self.flags["processes_count"]
 
     def times(self):
-        """The time limits of a request."""
+        """Returns the time limits of a request."""
         pause = self.flags["timeout"]
         return ["--timeout", f"{2 * pause}s", "--connect-timeout", f"{pause}s", "--stall-time", f"{pause}s"]
 
@@ -98,7 +98,7 @@ class Dataset:
         return "jpg"
 
     def fetched_field(self):
-        """The field that fetch gives to a body."""
+        """The field in which fetch stores a body."""
         return self.field()
 
     def dataset_flags(self):
@@ -119,7 +119,7 @@ class Dataset:
             self.execute(parse_flags(words, self.defaults, "url_list"))
 
     def call(self, arguments):
-        """Runs a call of the Python function."""
+        """Runs the Python function."""
         self.is_call = True
         try:
             self.execute(check_arguments(arguments, self.defaults))
@@ -205,7 +205,7 @@ class Dataset:
         return [*(flags["save_additional_columns"] or []), *([flags["caption_col"]] if flags["caption_col"] else []), flags["url_col"]]
 
     def shards(self):
-        """All shards, and how many rows each has."""
+        """Returns all shards and their numbers of rows."""
         if self.rows_of_shards is None:
             self.rows_of_shards = rows_of(self.plan, self.flags["number_sample_per_shard"])
         return self.rows_of_shards
@@ -249,7 +249,7 @@ class Dataset:
         return " ".join([*columns, "code"])
 
     def verified(self):
-        """The column with the hash that verify_hash names."""
+        """Returns the hash column of verify_hash."""
         return []
 
     def fetch(self):
@@ -284,7 +284,7 @@ class Dataset:
             raise Error(f"{len(left)} shards still failed ({ranges(left)}). Run the same command to retry them.{self.last_words()}")
 
     def run_part(self, part, on_look):
-        """Makes these shards: here, on the engine that the calling program uses, or on one that shardrun starts."""
+        """Makes these shards: here, on the engine of the calling program, or on one that shardrun starts."""
         cores = self.flags.get("worker_processes", 1)
         engine = active_engine(self.flags["distributor"], cores) if self.is_call else None
         if engine:
@@ -294,14 +294,14 @@ class Dataset:
         on_look()
 
     def run_pipeline(self, script, on_look):
-        """Runs a pipeline to its end, reporting finished shards meanwhile. Failures show as missing shards."""
+        """Runs a pipeline and reports finished shards. After a failure, shards are missing."""
         process = start(shell(script), stderr=subprocess.PIPE if self.is_call else None)
         stderr, process.stderr = Stderr(process.stderr, forward=True) if self.is_call else None, None
         wait(process, on_look)
         self.messages = stderr.text() if stderr else ""
 
     def run_on_engine(self, engine, part, on_look):
-        """Runs a task for each shard on an engine, and passes on what failed tasks wrote."""
+        """Runs one task per shard on an engine, and prints the stderr of failed tasks."""
         with exit_on_signals():
             for _, status, said in engine([(number, self.worker_pipeline(number)) for number in part], on_look):
                 if status != 0:
@@ -309,12 +309,12 @@ class Dataset:
                     print(said.rstrip(), file=sys.stderr)
 
     def last_words(self):
-        """The last line that a tool wrote, for the exception; a command line has shown it already."""
+        """Returns the last message of a tool, for the exception; a command line has printed it already."""
         lines = self.messages.strip().splitlines()
         return f" The last message was: {lines[-1]}" if lines else ""
 
     def parts_of(self, left):
-        """The shards of one pipeline, or of one job: as many as subjob_size says."""
+        """Yields the shards of each pipeline, or of each job: subjob_size of them."""
         size = max(int(self.flags["subjob_size"]), 1) if self.is_distributed() else len(left)
         return [left[at : at + size] for at in range(0, len(left), size)]
 

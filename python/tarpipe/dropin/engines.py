@@ -1,7 +1,7 @@
-"""Shards on a Spark or Ray that the calling program is connected to.
+"""Makes shards on the Spark or Ray cluster that the calling program is connected to.
 
-Each shard is a task, whose pipeline runs on a worker. Workers need bash and a view of the tables and the output folder, but
-neither this package nor the tools: the executable is sent along where it is not in the same place.
+Each shard is one task, whose pipeline runs on a worker. Workers need bash and access to the tables and the output folder, but
+neither this package nor the tools: the executable is sent to workers that do not have it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from .._error import NotInstalled
 from .._process import TICK
 from .._program import find_program
 
-# Number and pipeline of a shard.
+# Shard number and pipeline.
 Task = tuple[int, str]
-# Number of a shard, exit status of its pipeline, and what it wrote to stderr.
+# Shard number, exit status of the pipeline, and its stderr.
 Result = tuple[int, int, str]
 Runner = Callable[[list[Task], Callable[[], None]], Iterator[Result]]
 
-# Attempts that Ray makes after the death of a worker or a node; Spark has spark.task.maxFailures.
+# Ray's retries after the death of a worker or a node; for Spark, spark.task.maxFailures applies.
 RAY_RETRIES = 3
-# Ends the pipeline, the argument, with the process that started it, however that ends: its end of the pipe to stdin closes.
+# Runs the pipeline given as argument and ends it together with its parent process, whose death closes the pipe to stdin.
 GUARDED = """
 exec 3<&0 </dev/null
 { read -r -u 3; kill -TERM 0; } 2>/dev/null & guard=$!
@@ -40,7 +40,7 @@ exit "$status"
 
 
 def active_engine(distributor: str, cores: int) -> Runner | None:
-    """What runs tasks on the engine that this program uses already; None if it uses none."""
+    """Returns a runner for the engine that this program is connected to; None if there is none."""
     if distributor == "pyspark":
         context = spark_context()
         return None if context is None else lambda tasks, on_tick: run_on_spark(context, tasks, on_tick)
@@ -52,7 +52,7 @@ def active_engine(distributor: str, cores: int) -> Runner | None:
 
 
 def spark_context() -> Any:
-    """The SparkContext of the active session, which has imported pyspark. Spark Connect has none."""
+    """Returns the SparkContext of the active session; None without one, as with Spark Connect."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
@@ -65,7 +65,7 @@ def spark_context() -> Any:
 
 
 def run_on_spark(context: Any, tasks: list[Task], on_tick: Callable[[], None]) -> Iterator[Result]:
-    """One job, with a Spark task for each shard."""
+    """Runs one Spark job with one task per shard."""
     program, digest = our_program()
     context.addFile(program)
     run, group = make_worker(program, digest), f"tarpipe-{os.getpid()}"
@@ -82,7 +82,7 @@ def run_on_spark(context: Any, tasks: list[Task], on_tick: Callable[[], None]) -
         context.setJobGroup(group, "tarpipe", interruptOnCancel=True)
         return context.parallelize(tasks, len(tasks)).map(work).collect()
 
-    # In a thread of its own: the one that waits for a job cannot cancel it.
+    # In its own thread, because the thread that waits for a job cannot cancel it.
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         future = thread.submit(job)
         try:
@@ -100,7 +100,7 @@ def run_on_spark(context: Any, tasks: list[Task], on_tick: Callable[[], None]) -
 
 
 def run_on_ray(ray: Any, tasks: list[Task], cores: int, on_tick: Callable[[], None]) -> Iterator[Result]:
-    """A remote function for each shard."""
+    """Runs one remote function per shard."""
     program, digest = our_program()
     run = make_worker(program, digest)
     with open(program, "rb") as file:
@@ -134,7 +134,7 @@ def run_on_ray(ray: Any, tasks: list[Task], cores: int, on_tick: Callable[[], No
 
 
 def our_program() -> tuple[str, str]:
-    """The executable, and a name for its content."""
+    """Returns the executable and a name derived from its content."""
     program = find_program()
     if program is None:
         raise NotInstalled("tarpipe not found: install the tools, build them (cargo build --release), or put them on the PATH")
@@ -148,8 +148,8 @@ def first_line(error: BaseException) -> str:
 
 
 def make_worker(program: str, digest: str) -> Callable[[Task, Callable[[str], None]], Result]:
-    """The function that workers run. It is defined in here, with all that it needs: engines send such a function by value.
-    `load` puts the executable where there is none."""
+    """Returns the function that workers run. It is nested and imports what it needs, so that engines send it by value.
+    `load` stores the executable on a worker that does not have it."""
     guarded, size = GUARDED, os.path.getsize(program)
 
     def run(task: Task, load: Callable[[str], None]) -> Result:
@@ -163,7 +163,7 @@ def make_worker(program: str, digest: str) -> Callable[[Task, Callable[[str], No
         return number, status, stderr[-10_000:].decode(errors="replace")
 
     def tools(load: Callable[[str], None]) -> str:
-        """The folder of the tools on this machine: that of the driver if it is here too, else one of our own."""
+        """Returns the folder of the tools on this machine: the driver's if it exists here, else a temporary one."""
         is_here = os.path.isfile(program) and os.path.getsize(program) == size and os.access(program, os.X_OK)
         if is_here and os.path.exists(os.path.join(os.path.dirname(program), "urlcat")):
             return os.path.dirname(program)
@@ -176,7 +176,7 @@ def make_worker(program: str, digest: str) -> Callable[[Task, Callable[[str], No
         return folder
 
     def make_folder(folder: str, load: Callable[[str], None]) -> None:
-        """Under another name first: only a complete folder has this one."""
+        """Creates it under a temporary name first, so that the final name always has a complete folder."""
         new = tempfile.mkdtemp(prefix="tarpipe-")
         executable = os.path.join(new, "tarpipe")
         try:
@@ -186,7 +186,7 @@ def make_worker(program: str, digest: str) -> Callable[[Task, Callable[[str], No
             os.rename(new, folder)
         except OSError:
             shutil.rmtree(new, ignore_errors=True)
-            if not os.path.isdir(folder):  # or another task was quicker
+            if not os.path.isdir(folder):  # or another task was faster
                 raise
 
     return run

@@ -1,4 +1,4 @@
-"""Flags as Fire reads them, and arguments as Python gives them."""
+"""Parses flags as Fire does, and checks the arguments of Python calls."""
 
 import ast
 import inspect
@@ -9,13 +9,13 @@ from .._error import UsageError
 
 
 def defaults_of(function):
-    """The parameters of a function and their defaults: they are the flags of its command line."""
+    """Returns the parameters of a function with their defaults: the flags of its command line."""
     parameters = inspect.signature(function).parameters.values()
     return {each.name: "" if each.default is each.empty else each.default for each in parameters}
 
 
 def check_arguments(given, defaults):
-    """The arguments of a call, if each is of the kind that its default is."""
+    """Checks that each argument of a call has the type of its default."""
     return {name: check_argument(name, value, defaults[name]) for name, value in given.items()}
 
 
@@ -37,7 +37,7 @@ def check_argument(name, value, default):
 
 
 def parse_flags(words, defaults, first):
-    """Flags with their defaults, as Fire takes them: --name=value, --name value, --name for True. The first word
+    """Parses flags as Fire does: --name=value, --name value, --name for True; fills in defaults. The first word
     that is not a flag is the value of `first`."""
     given, i = {}, 0
     while i < len(words):
@@ -65,7 +65,7 @@ def parse_flags(words, defaults, first):
 
 
 def value(name, text, default):
-    """A flag's text as its default is: Python's literals for lists and None."""
+    """Converts the text of a flag to the type of its default; lists and None are Python literals."""
     if text == "None" and (default is None or name == "compute_hash"):
         return None
     try:
@@ -81,7 +81,7 @@ def value(name, text, default):
 
 
 def words_of(name, text):
-    """A list as Fire takes it: '["a","b"]', '[a,b]' or a,b."""
+    """Parses a list as Fire does: '["a","b"]', '[a,b]' or a,b."""
     if text is None or isinstance(text, (list, tuple)):
         return text and list(text)
     try:

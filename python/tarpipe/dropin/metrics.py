@@ -1,4 +1,4 @@
-"""The progress lines of img2dataset, and what it reports to wandb."""
+"""The progress lines and wandb metrics of img2dataset."""
 
 import json
 import math
@@ -10,7 +10,7 @@ NOUNS = {"img": "images", "vid": "videos"}
 
 
 class Metrics:
-    """Prints the lines of img2dataset for each finished shard and for all, and logs them to a file and to wandb."""
+    """Prints img2dataset's lines for each finished shard and in total, and logs them to a file and to wandb."""
 
     def __init__(self, program, folder, done, project=None, config=None, processed="resize", noun="img"):
         self.folder, self.seen, self.processed, self.noun = folder, set(done), processed, noun

@@ -7,7 +7,7 @@ from .tables import count_rows
 
 
 def plan_shards(files, per_shard, first, table_format):
-    """The first shard of each file; no shard spans two files."""
+    """Returns the first shard of each file; no shard spans two files."""
     plan = []
     for file in files:
         rows = count_rows(file, table_format)
@@ -17,7 +17,7 @@ def plan_shards(files, per_shard, first, table_format):
 
 
 def rows_of(plan, per_shard):
-    """Every shard and how many rows it has."""
+    """Returns every shard with its number of rows."""
     shards = {}
     for part in plan:
         for at in range(math.ceil(part["rows"] / per_shard)):
@@ -26,7 +26,7 @@ def rows_of(plan, per_shard):
 
 
 def ranges(numbers):
-    """[0, 1, 2, 5] as 0-2,5."""
+    """Formats [0, 1, 2, 5] as 0-2,5."""
     found = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:
@@ -41,7 +41,7 @@ def row_digits(per_shard):
 
 
 def rows_command(plan, numbers, per_shard, shard_digits, flags):
-    """One urlcat per file with shards to make."""
+    """Returns one urlcat command per file that has shards to make."""
     digits = row_digits(per_shard)
     key = f"{{shard:0{shard_digits}}}" + (f"{{row:0{digits}}}" if digits else "")
     commands = []
@@ -55,7 +55,7 @@ def rows_command(plan, numbers, per_shard, shard_digits, flags):
 
 
 def dataset_command(shards, numbers, per_shard, shard_digits, flags):
-    """tardataset, told how many rows each shard has."""
+    """Returns the tardataset command, with the number of rows of each shard."""
     short = ",".join(f"{number}={shards[number]}" for number in numbers if shards[number] != per_shard)
     words = ["tardataset", "-n", str(per_shard), "--expect", str(sum(shards[number] for number in numbers))]
     words += ["--row-digits", str(row_digits(per_shard)), "--shard-digits", str(shard_digits)]

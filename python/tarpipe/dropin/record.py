@@ -1,4 +1,4 @@
-"""The parameters that a folder was started with, so that a run is resumed only with the same ones."""
+"""Records the parameters of the first run in a folder, so that a run is resumed only with the same ones."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from .._error import UsageError
 
 
 def stats_files(folder):
-    """The file of counts of each finished shard; it is written last."""
+    """Returns the stats file of each finished shard, which is written last."""
     numbers = ((file.name.removesuffix("_stats.json"), file) for file in folder.glob("*_stats.json"))
     return {int(number): file for number, file in numbers if number.isdigit()}
 
@@ -59,6 +59,6 @@ def write_record(program, folder, record, name="run.json"):
 
 
 def describe_inputs(plan):
-    """What a resumed run compares: names, rows and sizes."""
+    """Returns what a resumed run compares: names, rows and sizes."""
     size = lambda file: os.path.getsize(file) if os.path.exists(file) else None  # noqa: E731
     return [{"file": part["file"], "rows": part["rows"], "size": size(part["file"])} for part in plan]

@@ -1,4 +1,4 @@
-"""Shards in, shards out: each goes through a pipeline of its own and keeps its number."""
+"""Processes existing shards: each goes through its own pipeline and keeps its number."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ from .tables import ask
 
 
 def plan_subset(url_list):
-    """The shards behind --url_list, a folder or names with braces, and the columns of their tables."""
+    """Returns the shards of --url_list (a folder or names with braces) and the columns of their tables."""
     if pathlib.Path(url_list).is_dir():
         files = sorted(str(file.absolute()) for file in pathlib.Path(url_list).glob("*.tar"))
     else:
@@ -33,12 +33,12 @@ def plan_subset(url_list):
 
 
 def quoted_but_braces(text):
-    """Quotes a name for bash, but for {0..9} and {a,b}, which bash expands."""
+    """Quotes a name for bash, except {0..9} and {a,b}, which bash expands."""
     return "".join(c if c in "{},." or c.isalnum() else shlex.quote(c) if c != "'" else '"\'"' for c in text)
 
 
 def table_columns(plan):
-    """The first table beside a shard, and its columns."""
+    """Returns the first table beside a shard, and its columns."""
     tables = (part["file"].removesuffix(".tar") + ".parquet" for part in plan)
     table = next((name for name in tables if os.path.exists(name)), None)
     if table is None:
@@ -48,7 +48,7 @@ def table_columns(plan):
 
 
 def subset_pipeline(plan, numbers, stages, columns, dataset):
-    """One pipeline per shard; after a failure the next ones still run."""
+    """Returns one pipeline per shard; after a failure the next ones still run."""
     typed = [f"{name}:={name}" if columns["table"] else name for name in columns["names"]]
     words = ["tardataset", "--columns", " ".join([*typed, "code"]), *dataset, "-q"]
     words += ["--types-from", columns["table"]] if columns["table"] else []

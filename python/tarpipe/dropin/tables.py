@@ -1,4 +1,4 @@
-"""The tables of URLs: their files, number of rows, and types of columns."""
+"""Tables of URLs: their files, numbers of rows, and column types."""
 
 import json
 import pathlib
@@ -10,7 +10,7 @@ from .._program import tool
 
 
 def ask(words):
-    """The output of a tool."""
+    """Runs a tool and returns its output."""
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         raise failure(done.returncode, done.stderr, words[0])
@@ -18,7 +18,7 @@ def ask(words):
 
 
 def input_files(url_list, input_format):
-    """The tables that --url_list names: one file, or those of the format in a folder."""
+    """Returns the tables of --url_list: one file, or all files of the format in a folder."""
     path = pathlib.Path(url_list)
     if not path.is_dir():
         if "://" not in url_list and not path.exists():
@@ -35,7 +35,7 @@ def count_rows(file, table_format):
 
 
 def first_url(file, words, wanted):
-    """The first URL of a table for which `wanted` is true."""
+    """Returns the first URL of a table for which `wanted` is true."""
     with subprocess.Popen([tool("urlcat"), file, *words, "-q"], stdout=subprocess.PIPE, text=True) as rows:
         urls = (json.loads(line)["url"] for line in rows.stdout)
         found = next((url for url in urls if url and wanted(url)), None)
@@ -44,7 +44,7 @@ def first_url(file, words, wanted):
 
 
 def column_types(file, table_format, columns):
-    """Types of columns as tardataset takes them: those of the table, else guessed from the first rows."""
+    """Returns column types for tardataset: those of the table, or guessed from the first rows."""
     if table_format == "parquet":
         return {column: f"={column}" for column in columns}
     lines = ask([tool("urlcat"), file, "--format", table_format, "--head", "2000"]).splitlines()
@@ -53,7 +53,7 @@ def column_types(file, table_format, columns):
 
 
 def guess(cells):
-    """The type that fits all cells; text is parsed."""
+    """Returns the type that fits all cells; strings are parsed."""
     cells = [cell for cell in cells if cell is not None and cell != ""]
     if not cells:
         return "string"

@@ -1,4 +1,4 @@
-"""From the subsamplers of video2dataset to flags of tarvideo."""
+"""Translates the subsamplers of video2dataset to flags of tarvideo."""
 
 from .._error import UsageError
 from .config import PARTS
@@ -10,10 +10,10 @@ PRECISION = {"low": "copy", "keyframe_adjusted": "keyframe", "exact": "exact"}
 
 
 class Plan:
-    """The work of tarvideo."""
+    """The tarvideo stage of a pipeline."""
 
     def __init__(self, parts, cuts_are_clips, encode_formats, clips_from):
-        """`parts` are the subsamplers, `clips_from` is where a sample names its clips."""
+        """`parts` are the subsamplers, `clips_from` is the field or column that lists the clips of a sample."""
         self.words, self.encodes, self.is_frame = [], False, False
         self.video, self.sound = encode_formats.get("video"), encode_formats.get("audio")
         self.clips_from = "json.cuts" if cuts_are_clips else clips_from
@@ -26,13 +26,13 @@ class Plan:
         self.voice(parts.get("AudioRateSubsampler"))
         if parts.get("FFProbeSubsampler", {}).get("extract_keyframes"):
             raise UsageError("--config: FFProbeSubsampler: extract_keyframes is not supported")
-        # The rate of the frames that cuts are counted in is in it.
+        # It contains the frame rate, which the frame numbers of cuts refer to.
         self.words += ["--probe"] if self.has_probe or self.has_cuts else []
         if self.encodes and self.video not in (None, "mp4"):
             raise UsageError(f"--encode_formats: re-encoded video must be mp4, not {self.video}")
 
     def stage(self, processes, tmp_dir):
-        """The command, if there is anything to do."""
+        """Returns the command; None if there is nothing to do."""
         if not self.words:
             return []
         words = ["tarvideo", *self.words, "--on-error", "pass", "-p", str(processes), "--max-sample", "4G", "--max-failures", "100%"]
@@ -97,7 +97,7 @@ class Plan:
         precision = PRECISION[one_of("config: precision", part["precision"], PRECISION)]
         strategy = one_of("config: max_length_strategy", part["max_length_strategy"], ("all", "first"))
         self.words += ["--clip", self.clips_from]
-        # What is encoded anyway is cut to the frame.
+        # Re-encoded clips are cut exactly.
         self.words += ["--precision", "exact" if self.encodes or self.is_frame else precision]
         self.words += ["--min-length", f"{part['min_length']:g}"] if part["min_length"] > 0 else []
         self.words += ["--max-length", f"{part['max_length']:g}:{strategy}"] if part["max_length"] < NO_LIMIT else []

@@ -1,1 +1,1 @@
-"""Spark and Ray on Slurm: the modules of the program slurm-cluster, which need nothing but Python 3.8."""
+"""Spark and Ray on Slurm: the modules of slurm-cluster, which require only Python 3.8."""

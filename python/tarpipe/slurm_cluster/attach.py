@@ -1,4 +1,4 @@
-"""A cluster in the background of another job: steps beside its own, at low priority, known by their names."""
+"""A cluster in the background of a running job: additional steps at low priority, identified by their names."""
 
 import pathlib
 import shlex
@@ -23,7 +23,7 @@ class AttachedCluster(Cluster):
         return subprocess.run(step, **self.captured())
 
     def step_name(self, name):
-        """The master's step tells where it is; `status` reads it there."""
+        """Stores the address in the name of the master's step, where `status` reads it."""
         return f"{PREFIX}-{self.kind}-{name}" + (f"@{self.address}" if name == "master" else "")
 
 
@@ -37,7 +37,7 @@ class Step:
 
 
 def steps(job_id):
-    """Our steps in a job, in the order of their start."""
+    """Returns our steps in a job, in the order of their start."""
     lines = query("squeue", "-h", "-s", "-j", job_id, "-o", "%i %j %N").splitlines()
     ours = tuple(f"{PREFIX}-{kind}-{role}" for kind in ("spark", "ray") for role in ("master", "workers"))
     found = [line.strip() for line in lines if line.strip().split(" ")[1].startswith(ours)]
@@ -51,7 +51,7 @@ def start(options):
     logs = pathlib.Path.cwd() / f"{PREFIX}-{job.id}"
     logs.mkdir(exist_ok=True)
     cluster = AttachedCluster(options, job, Site(options.config), logs)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was begun is taken back
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # undo what has been started
     try:
         cluster.start()
     except BaseException:
@@ -79,7 +79,7 @@ def stop(options):
 
 
 def end(options):
-    """Ends our steps, workers first, and nothing else; how many there were."""
+    """Ends our steps only, workers first, and returns their number."""
     found = steps(options.job)
     for step in reversed(found):
         subprocess.run(["scancel", "--signal=TERM", step.id], env=environment(), stderr=subprocess.DEVNULL)
@@ -89,7 +89,7 @@ def end(options):
 
 
 def await_end(options, numbers):
-    """Slurm forgets a step as soon as it is signalled: its processes are looked for on the nodes."""
+    """Waits for the processes on the nodes, because Slurm forgets a step as soon as it is signalled."""
     job = Job(options.job)
     program = [options.python, "-c", PROGRAM, "await-end", job.id, *numbers]
     command = job.srun(f"{PREFIX}-{options.action}-wait", job.nodes, ["--quiet"], program)
@@ -105,7 +105,7 @@ def run(options):
 
 
 def check(options):
-    """What is missing on the command line, if anything."""
+    """Returns what is missing on the command line, if anything."""
     if options.action == "start" and not (options.cores and options.memory):
         return "start needs --cores and --memory: what the job can spare"
     return None

@@ -1,4 +1,4 @@
-"""A Spark or Ray cluster on the nodes of a job: its processes are steps of the job, its first node has the master."""
+"""A Spark or Ray cluster on the nodes of a job: its processes are steps of the job, the master runs on the first node."""
 
 import getpass
 import json
@@ -26,7 +26,7 @@ SPARK_HOME = "import os, pyspark; print(os.path.dirname(pyspark.__file__))"
 
 
 class Cluster:
-    """The cluster of one command. `options` are flags; `job` and `site` are where it runs and what the site wants."""
+    """The cluster of one command. `options` are its flags, `job` is the allocation, `site` the settings of the site files."""
 
     prefix = "cluster"
 
@@ -46,7 +46,7 @@ class Cluster:
         return f"{base}/{self.kind}-{number}"
 
     def run_first(self, *command):
-        """Runs a command beside the master; here, that is this machine."""
+        """Runs a command on the node of the master, which is this machine."""
         return subprocess.run(command, **self.captured())
 
     def captured(self):
@@ -54,7 +54,7 @@ class Cluster:
         return {"universal_newlines": True, "timeout": 120, "env": {**environment(), **self.env}, **pipes}
 
     def ask(self, *words):
-        """What a program says in the Python of the first node."""
+        """Runs a Python program on the first node and returns its output."""
         try:
             done = self.run_first(self.python, "-c", *map(str, words))
         except FileNotFoundError:
@@ -66,7 +66,7 @@ class Cluster:
         return (done.stdout.strip().splitlines() or [""])[-1]  # srun may have warned before
 
     def start(self):
-        """Starts the master, then the workers, and returns when all of them are there."""
+        """Starts the master, then the workers, and returns when all of them are ready."""
         options = self.options
         wanted = [options.port or 0, options.dashboard_port or 0, *(options.port_range or (0, 0))]
         found = self.ask(PROGRAM, "find", options.address or "name", options.interface or "", *wanted)
@@ -82,24 +82,24 @@ class Cluster:
         self.tell_dashboard()
 
     def prepare_spark(self):
-        """The nodes of workers: all of them."""
+        """Returns the nodes of workers: all nodes."""
         home = os.environ.get("SPARK_HOME") or self.ask(SPARK_HOME)
         self.env = {"SPARK_HOME": home, "SPARK_MASTER": f"spark://{self.address}"}
         self.env.update({name: self.python for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")})
         memory = self.job.memory.get("CLUSTER_MEM_PER_NODE")
         offer = memory and (int(memory) - 1024 if int(memory) > 2048 else int(memory) // 2)
         is_set = self.options.memory or self.site.arguments("spark", "worker", "start")
-        # Spark's default for an executor; a smaller worker would leave every application waiting for ever.
+        # Spark's default for an executor; with smaller workers every application would wait forever.
         if offer and offer < 1024 and not is_set:
             problem = f"a worker would offer {offer} MB, too little for an executor"
             raise Failure(f"{problem}: ask Slurm for more (--mem), or use --memory")
         return self.job.nodes
 
     def prepare_ray(self):
-        """The nodes of workers: the head is one already."""
-        # A busy machine needs more than Ray's half minute.
+        """Returns the nodes of workers: all but the head, which is a worker too."""
+        # A busy machine needs more than Ray's default of 30 s.
         self.env = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
-        # Left to itself, Ray's head would ask for the token in ~/.ray, if there is one; its clients would not send it.
+        # By default, Ray's head would require the token in ~/.ray, if there is one, but its clients would not send it.
         if not os.environ.get("RAY_AUTH_MODE"):
             self.env.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
         return self.job.nodes[1:]
@@ -130,13 +130,13 @@ class Cluster:
         env = {**environment(), **self.job.memory, **self.env}
         env.pop("RAY_ADDRESS", None)
         with open(self.log(name), "w") as log:
-            # In a session of its own it gets no Ctrl-C; it ends with its stdin, also when this process is killed.
+            # In its own session it receives no Ctrl-C; it ends with its stdin, also when this process is killed.
             stdin = subprocess.PIPE if self.is_watching else subprocess.DEVNULL
             process = subprocess.Popen(command, stdin=stdin, stdout=log, stderr=log, env=env, start_new_session=True)
         self.parts.append((name, process))
 
     def described(self, role):
-        """What the program of a node starts, for the reader of the command line; its log has all of it."""
+        """Describes the processes of a node for the printed command line; the log has all details."""
         start, is_master = self.site.arguments(self.kind, role, "start"), role == "master"
         if self.kind == "spark":
             where = ["--host", self.host, "--port", str(self.port)] if is_master else []
@@ -149,11 +149,11 @@ class Cluster:
         return self.logs / f"{name}.log"
 
     def ended(self):
-        """The name of a part that has ended."""
+        """Returns the name of a part that has ended."""
         return next((name for name, process in self.parts if process.poll() is not None), None)
 
     def await_up(self, what, number):
-        """Waits until the master answers and knows this many workers, as long as the parts live."""
+        """Waits until the master knows this many workers; fails if a part ends."""
         deadline = time.monotonic() + self.options.patience
         where = self.options.dashboard_host
         where = where if where and where != "0.0.0.0" else self.host
@@ -178,7 +178,7 @@ class Cluster:
     pause = 0.2
 
     def with_logs(self, message, *names):
-        """A message with the end of each log."""
+        """Returns a message with the end of each log."""
         text = f"{message} (see {self.logs})"
         for name in names:
             lines = self.log(name).read_text(errors="replace").splitlines()[-15:] if self.log(name).exists() else []
@@ -186,7 +186,7 @@ class Cluster:
         return text
 
     def tell_dashboard(self):
-        """Prints where the dashboard is, and how to reach it from elsewhere."""
+        """Prints the URL of the dashboard and the ssh command that forwards it."""
         if self.kind == "ray" and self.run_first(self.python, "-c", HAS_DASHBOARD).returncode:
             print("slurm-cluster: no dashboard: this Ray was installed without ray[default]", file=sys.stderr)
             return
@@ -201,13 +201,13 @@ class Cluster:
         print(f"slurm-cluster: tunnel: {tunnel}   then http://localhost:{self.web}", file=sys.stderr, flush=True)
 
     def stop(self):
-        """Ends all parts and waits for them, but not for ever."""
+        """Ends all parts and waits for them, for a limited time."""
         is_forced = False
         for _, process in self.parts:
             process.stdin.close()
         for _, process in self.parts:
             try:
-                process.wait(node.GRACE + 57)  # a busy machine may take long to get there
+                process.wait(node.GRACE + 57)  # slow on a busy machine
             except subprocess.TimeoutExpired:
                 process.kill()
                 is_forced = True
@@ -216,7 +216,7 @@ class Cluster:
         node.shutil.rmtree(self.temp, ignore_errors=True)
 
     def clear(self):
-        """Removes the temporary folders of nodes that could not do it."""
+        """Removes the temporary folders that nodes have left."""
         command = self.job.srun(self.step_name("clear"), self.job.nodes, [], ["rm", "-rf", self.temp])
         try:
             subprocess.run(command, env=environment(), timeout=20, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

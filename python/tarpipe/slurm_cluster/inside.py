@@ -1,4 +1,4 @@
-"""Runs a command with a cluster, inside of an allocation."""
+"""Runs a command with a cluster inside an allocation."""
 
 import os
 import pathlib
@@ -11,11 +11,11 @@ from tarpipe.slurm_cluster.cluster import Cluster
 from tarpipe.slurm_cluster.site import Site
 from tarpipe.slurm_cluster.slurm import Failure, Job, show
 
-GRACE = 10  # seconds that a command has after TERM
+GRACE = 10  # grace period after TERM, in seconds
 
 
 class Signalled(Exception):
-    """A signal ended the run; its number."""
+    """A signal ended the run; the argument is its number."""
 
 
 def job_id():
@@ -23,7 +23,7 @@ def job_id():
 
 
 def run(options, program):
-    """The exit status of the command."""
+    """Runs the command and returns its exit status."""
     if not options.words:
         raise Failure(f"no command; use slurm-cluster {options.kind} COMMAND…")
     if not job_id():
@@ -32,7 +32,7 @@ def run(options, program):
     here = os.environ.get("SLURMD_NODENAME")
     if here not in job.nodes and not os.environ.get("CLUSTER_ON_NODE"):
         move(job, site, program)
-    # The master is beside the command, wherever that is.
+    # The master runs on the node of the command.
     job.nodes.sort(key=lambda name: name != here)
     with_signals(stop_on)
     cluster = Cluster(options, job, site, log_folder(job))
@@ -47,7 +47,7 @@ def run(options, program):
 
 
 def move(job, site, program):
-    """Under plain salloc this is the machine of the user, where nothing may run: goes on on the first node."""
+    """Moves to the first node. Under plain salloc this is the user's machine, on which nothing may run."""
     os.environ["CLUSTER_ON_NODE"] = "1"
     terminal = ["--pty"] if has_terminal() else ["--quit-on-interrupt"]
     step = ["srun", "-u", *terminal, "-N", "1", "-n", "1", "-w", job.nodes[0], "--overlap"]
@@ -61,7 +61,7 @@ def has_terminal():
 
 
 def log_folder(job):
-    """cluster-JOB in the current folder; a further cluster of the same job gets a number."""
+    """Creates cluster-JOB in the current folder; a further cluster of the same job gets a number."""
     for number in range(1, 10000):
         folder = pathlib.Path.cwd() / (f"cluster-{job.id}" if number == 1 else f"cluster-{job.id}.{number}")
         try:
@@ -84,11 +84,11 @@ def stop_on(number, _):
 
 
 class Command:
-    """The user's command, which has our terminal."""
+    """Starts the user's command, which gets our terminal."""
 
     def __init__(self, words, cluster):
         self.cluster = cluster
-        # On a terminal it must stay in our process group to be in the foreground; Ctrl-C then reaches it by itself.
+        # On a terminal it must stay in our process group to be in the foreground; Ctrl-C then reaches it directly.
         self.is_apart = not os.isatty(0)
         env = {**os.environ, **cluster.env, "CLUSTER_PYTHON": cluster.python}
         if cluster.kind == "ray":
@@ -107,7 +107,7 @@ class Command:
             os.setpgid(0, 0)
 
     def wait(self):
-        """The exit status; fails if the cluster ends before."""
+        """Returns the exit status; fails if the cluster ends first."""
         try:
             while True:
                 try:
@@ -125,7 +125,7 @@ class Command:
             raise
 
     def end(self, number):
-        """Passes a signal on, and waits for the end."""
+        """Forwards a signal and waits for the end."""
         with_signals(signal.SIG_IGN)
         self.send(number)
         deadline = time.monotonic() + GRACE
@@ -145,5 +145,5 @@ class Command:
 
 
 def status(code):
-    """The status of a shell for a command: one that a signal ended has 128 and its number."""
+    """Returns the exit status as a shell reports it: 128+N for signal N."""
     return 128 - code if code < 0 else code

@@ -1,6 +1,6 @@
 """Runs Spark or Ray on Slurm: for one command in an allocation, or in the background of another job.
 
-    slurm-cluster submit -N 3 --with ray COMMAND [ARGS…]    in an allocation of its own, on this terminal
+    slurm-cluster submit -N 3 --with ray COMMAND [ARGS…]    in a new allocation, on this terminal
     slurm-cluster submit -N 3 --with ray --batch COMMAND…   the same as a batch job
     slurm-cluster spark COMMAND…                            inside an allocation; COMMAND finds SPARK_MASTER
     slurm-cluster ray COMMAND…                              inside an allocation; COMMAND finds RAY_ADDRESS
@@ -8,7 +8,7 @@
 
 COMMAND starts on the first node once the workers of all nodes are ready, and has the terminal; its exit status is that
 of slurm-cluster. Everything that was started ends with it. Under plain salloc the command and the cluster run on the
-nodes, too. Workers that die are started again; if the master or a node is lost, COMMAND is ended and the exit status
+nodes, too. Workers that die are restarted; if the master or a node is lost, COMMAND is ended and the exit status
 is 1. Logs are in cluster-JOBID/ in the current folder. See slurm-cluster(1) for site files and all flags.
 """
 
@@ -51,20 +51,20 @@ def port_range(text):
 
 
 class PortRange(tuple):
-    """Two ports, written as on the command line."""
+    """A range of ports, formatted as on the command line."""
 
     def __str__(self):
         return f"{self[0]}-{self[1]}"
 
 
 class Megabytes(int):
-    """A size, written as on the command line."""
+    """A size, formatted as on the command line."""
 
     def __str__(self):
         return f"{int(self)}M"
 
 
-# Flag, type, metavar and help of all that describes a cluster. An environment variable CLUSTER_NAME is the default.
+# Flag, type, metavar and help of the flags that describe a cluster. The environment variable CLUSTER_FLAG is the default.
 CLUSTER_FLAGS = [
     ("config", os.path.abspath, "FILE", "site file, on top of the site's and the user's (see slurm-cluster(1))"),
     ("python", str, "PROGRAM", "a Python on every node that has pyspark or ray (default: python3)"),
@@ -91,7 +91,7 @@ def build_parser():
     style = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     parser = argparse.ArgumentParser(prog="slurm-cluster", description=__doc__, **style)
     commands = parser.add_subparsers(dest="command", metavar="submit|spark|ray|attach")
-    run = commands.add_parser("submit", help="run COMMAND in an allocation of its own", allow_abbrev=False)
+    run = commands.add_parser("submit", help="run COMMAND in a new allocation", allow_abbrev=False)
     run.add_argument("-N", "--nodes", type=count, metavar="N", help="nodes (default: 1)")
     run.add_argument("--batch", action="store_true", help="submit a batch job instead of waiting on this terminal")
     engines = {"choices": ["ray", "spark", "none"], "default": "none"}
@@ -117,7 +117,7 @@ def build_parser():
 
 
 def resolve(options, parser):
-    """Completes flags by the environment: CLUSTER_PYTHON for --python, and so on."""
+    """Sets flags from the environment: CLUSTER_PYTHON for --python, and so on."""
     options.given = {name: value for name, *_ in CLUSTER_FLAGS if (value := getattr(options, name, None)) is not None}
     for name, kind, *_ in CLUSTER_FLAGS:
         value, variable = getattr(options, name, None), f"CLUSTER_{name.upper()}"

@@ -1,7 +1,7 @@
-"""The program of one node of a cluster: starts a master or a worker, keeps workers alive, and leaves nothing behind.
+"""The program of one node of a cluster: starts a master or a worker, restarts workers, and leaves nothing behind.
 
-Slurm starts it as `python -c SOURCE SPEC` on every node, so it imports nothing of this package. It ends when its
-process ends (a master), when its stdin ends (if SPEC says so: whoever held the other end is gone), or by TERM.
+Slurm starts it as `python -c SOURCE SPEC` on every node, so it imports nothing from this package. It ends when its
+process ends (a master), when its stdin ends (if SPEC requests it: the starting process has ended), or on TERM.
 """
 
 import fcntl
@@ -18,13 +18,13 @@ import sys
 import threading
 import time
 
-GRACE = 3  # seconds from TERM to KILL; Ray would give tasks that nobody waits for half a minute
+GRACE = 3  # seconds from TERM to KILL; Ray would give its tasks 30 s
 SIOCGIFADDR = 0x8915
-NODE = ("SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURMD_NODENAME")  # a machine can have nodes of several clusters
+NODE = ("SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURMD_NODENAME")  # a machine can run nodes of several clusters
 
 
 class Ending(Exception):
-    """Somebody wants this node to end."""
+    """This node has been asked to end."""
 
 
 def main():
@@ -57,7 +57,7 @@ def main():
 
 
 def find(address, interface, *numbers):
-    """Prints an address of this node and two free ports: that of the master and that of its dashboard."""
+    """Prints an address of this node and two free ports, for the master and its dashboard."""
     port, web, low, high = map(int, numbers)
     opened = [listen(number or low, number or high) for number in (port, web)]
     try:
@@ -68,7 +68,7 @@ def find(address, interface, *numbers):
 
 
 def await_end(job, *steps):
-    """Waits for the processes of some steps of a job on this node; what ignores TERM is killed."""
+    """Waits for the processes of some steps of a job on this node; kills those that ignore TERM."""
     deadline = time.monotonic() + GRACE + 27
     while True:
         left = [pid for step in steps for pid in step_processes(job, step)]
@@ -80,7 +80,7 @@ def await_end(job, *steps):
 
 
 def step_processes(job, step):
-    """The processes of a step on this node, without this one."""
+    """Returns the processes of a step on this node, except this one."""
     here = {name: os.environ[name] for name in NODE if name in os.environ}
     wanted = {**here, "SLURM_JOB_ID": job, "SLURM_STEP_ID": step}
     wanted = {f"{name}={value}".encode() for name, value in wanted.items()}
@@ -131,7 +131,7 @@ class Node:
         self.name = socket.gethostname()
 
     def run(self):
-        """Runs a master once, a worker again and again."""
+        """Runs a master once; restarts a worker whenever it ends."""
         (self.temp / "tmp").mkdir(parents=True, exist_ok=True)
         os.environ["TMPDIR"] = str(self.temp / "tmp")
         command = self.spark() if self.spec["kind"] == "spark" else self.ray()
@@ -149,7 +149,7 @@ class Node:
         if self.spec["kind"] == "spark":
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
             return self.process.wait()
-        # Ray nodes of one machine begin one after another: together they would take the same socket.
+        # Ray nodes on one machine start one after another; otherwise they would use the same socket.
         with open(self.temp / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
@@ -161,7 +161,7 @@ class Node:
             return self.process.wait()
 
     def terminate(self):
-        """Ends the process and what it left: Ray's and Spark's children have groups of their own."""
+        """Ends the process and its children, which have process groups of their own in Ray and Spark."""
         if self.process is None:
             return
         group, deadline = self.process.pid, time.monotonic() + GRACE
@@ -191,14 +191,14 @@ class Node:
         offer = ["--cores", str(self.cores), *(["--memory", f"{memory}m"] if memory else [])]
         work = ["--work-dir", str(self.temp / f"work-{os.environ.get('SLURM_PROCID', '0')}")]
         words = [*program, "org.apache.spark.deploy.worker.Worker", *host, "--webui-port", "0", *work]
-        # Flags of this call win over the site's arguments, and those over what the allocation has.
+        # Flags override the site's arguments, which override the values of the allocation.
         words += [*start, *offer] if spec["is_given"] else [*offer, *start]
         return [*words, spec["master"]]
 
     def ray(self):
         spec, start = self.spec, self.spec["start"]
         words = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
-        # The head must be known by the address that the others are told; otherwise Ray finds it by itself.
+        # The head must use the address that the workers get; otherwise Ray chooses one.
         address = self.address() or (spec["host"] if spec["role"] == "master" and is_address(spec["host"]) else None)
         words += [f"--node-ip-address={address}"] if address else []
         if spec["role"] == "master":
@@ -211,7 +211,7 @@ class Node:
         return [*words, *start, *offer] if spec["is_given"] else [*words, *offer, *start]
 
     def address(self):
-        """The address of this node, as the user wants it; None leaves it to Spark and Ray."""
+        """Returns the address of this node as requested; None leaves the choice to Spark and Ray."""
         if self.spec["interface"]:
             return interface_address(self.spec["interface"])
         if self.spec["address"] == "ip":
@@ -230,13 +230,13 @@ def spark_home():
 
 
 def own_name():
-    """The full name of this node; some sites map it to localhost, which would be another machine elsewhere."""
+    """Returns the full name of this node, unless the site maps it to localhost, which is another machine elsewhere."""
     name = socket.getfqdn()
     return socket.gethostname() if name.startswith(("localhost", "ip6-")) else name
 
 
 def own_ip():
-    """The IPv4 address of this node's name or, if that is a loopback address, of its default route."""
+    """Returns the IPv4 address of this node's name or, if that is a loopback address, of its default route."""
     found = socket.gethostbyname(socket.gethostname())
     if not found.startswith("127."):
         return found
@@ -257,7 +257,7 @@ def is_address(host):
 
 
 def interface_address(name):
-    """The IPv4 address of a network interface."""
+    """Returns the IPv4 address of a network interface."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         try:
             answer = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
@@ -283,7 +283,7 @@ def signal_group(group, number):
 
 
 def offered(wanted):
-    """The megabytes that a worker offers; None where nothing limits it. The rest is for the cluster itself: a
+    """Returns the megabytes that a worker offers; None without a limit. The rest is for the cluster itself: a
     gigabyte, or half of a small allocation."""
     if wanted:
         return wanted
@@ -292,7 +292,7 @@ def offered(wanted):
 
 
 def allocated():
-    """The megabytes of the allocation on this node: what Slurm says, else the limit of a control group."""
+    """Returns the megabytes of the allocation on this node: Slurm's value, else the limit of the control group."""
     per_node, per_cpu = (int(os.environ.get(f"CLUSTER_MEM_PER_{what}") or 0) for what in ("NODE", "CPU"))
     if per_node or per_cpu:
         return per_node or per_cpu * int(os.environ.get("SLURM_CPUS_ON_NODE") or 1)
@@ -307,7 +307,7 @@ def allocated():
 
 
 def group_limit(base, folder):
-    """The bytes that a control group, or one above it, may have."""
+    """Returns the lowest memory limit of a control group and its parents, in bytes."""
     folder = pathlib.Path(folder)
     while folder != base and base in folder.parents:
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -315,7 +315,7 @@ def group_limit(base, folder):
                 text = (folder / name).read_text().strip()
             except OSError:
                 continue
-            # Without a limit version 2 says max, and version 1 a number beyond any machine.
+            # Without a limit, version 2 has "max", and version 1 a number larger than any memory.
             if text.isdigit() and len(text) <= 15:
                 return int(text)
         folder = folder.parent
@@ -323,7 +323,7 @@ def group_limit(base, folder):
 
 
 def ray_memory(offer):
-    """A third of what a node offers is for objects; Ray would take the machine's."""
+    """Reserves a third of what a node offers for objects; by default Ray would use a share of the whole machine."""
     if not offer:
         return []
     objects = max(offer * 3 // 10, 80)

@@ -9,21 +9,21 @@ ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\", "/": "/", "0": "\0", "r":
 
 
 class YamlError(Exception):
-    """A line number and what is wrong there."""
+    """An error with its line number."""
 
     def __init__(self, line, problem):
         super().__init__(f"line {line}: {problem}")
 
 
 class Line:
-    """One line that holds something: its number, its indentation, and its text without a comment."""
+    """A non-empty line: its number, its indentation, and its text without a comment."""
 
     def __init__(self, number, indent, text):
         self.number, self.indent, self.text = number, indent, text
 
 
 def parse(text):
-    """The value of a document; None if it is empty."""
+    """Parses a document and returns its value; None if it is empty."""
     reader = Reader(text)
     value = reader.block(-1)
     line = reader.peek()
@@ -33,7 +33,7 @@ def parse(text):
 
 
 def uncommented(text):
-    """A line without its comment: a # at the start or after a blank, outside of quotes."""
+    """Removes a comment: a # at the start or after a blank, outside quotes."""
     quote = ""
     for at, letter in enumerate(text):
         if quote:
@@ -46,13 +46,13 @@ def uncommented(text):
 
 
 class Reader:
-    """The lines of a document, from which values are taken one after another."""
+    """The lines of a document, parsed from top to bottom."""
 
     def __init__(self, text):
         self.raw, self.at = text.splitlines(), 0
 
     def peek(self):
-        """The next line that holds something; None at the end."""
+        """Returns the next non-empty line; None at the end."""
         while self.at < len(self.raw):
             text = uncommented(self.raw[self.at])
             body = text.lstrip(" ")
@@ -69,7 +69,7 @@ class Reader:
         return next(at for at, line in enumerate(self.raw) if uncommented(line))
 
     def block(self, outer, may_align=False):
-        """The mapping, list or scalar that is indented deeper than `outer`. A list may align with its key."""
+        """Parses a mapping, list or scalar that is indented deeper than `outer`. A list may align with its key."""
         line = self.peek()
         is_list = line is not None and re.match(r"-(\s|$)", line.text)
         if line is None or line.indent < outer or line.indent == outer and not (may_align and is_list):
@@ -91,7 +91,7 @@ class Reader:
                 raise YamlError(line.number, "unexpected indentation")
             rest = line.text[1:].lstrip()
             if rest and (KEY.match(rest) or re.match(r"-\s", rest)):
-                # The item is a block of its own, which begins behind the dash.
+                # The item is a nested block that begins after the dash.
                 inner = indent + len(line.text) - len(rest)
                 self.raw[self.at] = " " * inner + rest
                 values.append(self.block(indent))
@@ -118,7 +118,7 @@ class Reader:
             values[key] = self.value(line.text[found.end() :], line, indent, True)
 
     def value(self, text, line, indent, may_align=False):
-        """What follows a dash or a colon: on the same line, or in the deeper lines below."""
+        """Parses the value after a dash or a colon: on the same line, or in the deeper lines below."""
         if text in ("|", "|-", "|+"):
             return self.literal(indent, text)
         if text:
@@ -126,7 +126,7 @@ class Reader:
         return self.block(indent, may_align)
 
     def literal(self, indent, style):
-        """The lines of a literal block, without their common indentation."""
+        """Returns the lines of a literal block, without their common indentation."""
         lines = []
         while self.at < len(self.raw):
             text = self.raw[self.at]
@@ -140,7 +140,7 @@ class Reader:
 
 
 def scalar(text, number):
-    """A plain or quoted scalar, or a list or mapping on one line."""
+    """Parses a plain or quoted scalar, or a list or mapping on one line."""
     value, rest = flow(text, number, "")
     if rest.strip():
         raise YamlError(number, f"unexpected {rest.strip()!r} after a value")
@@ -148,7 +148,7 @@ def scalar(text, number):
 
 
 def flow(text, number, ends):
-    """The value at the start of a text, and what comes after it. Within brackets a plain scalar stops at `ends`."""
+    """Returns the value at the start of a text, and the rest. Within brackets a plain scalar stops at `ends`."""
     text = text.lstrip()
     if text[:1] in ('"', "'"):
         return quoted(text, number)
@@ -158,7 +158,7 @@ def flow(text, number, ends):
         raise YamlError(number, f"{text[0]!r}: anchors, tags and folded text are not supported; quote the value")
     plain = re.match(f"[^{re.escape(ends)}]*", text)[0] if ends else text
     if re.search(r":(\s|$)", plain) and not ends:
-        raise YamlError(number, "a mapping inside of a value; quote the value")
+        raise YamlError(number, "a mapping inside a value; quote the value")
     return typed(plain.strip()), text[len(plain) :]
 
 
@@ -166,7 +166,7 @@ def quoted(text, number):
     pattern = r'"((?:[^"\\]|\\.)*)"' if text[0] == '"' else r"'((?:[^']|'')*)'"
     found = re.match(pattern, text)
     if not found:
-        raise YamlError(number, "a quote without its end on this line")
+        raise YamlError(number, "unterminated quote")
     if text[0] == "'":
         return found[1].replace("''", "'"), text[found.end() :]
     unknown = [letter for letter in re.findall(r"\\(.)", found[1]) if letter not in ESCAPES]
@@ -176,7 +176,7 @@ def quoted(text, number):
 
 
 def bracketed(text, number):
-    """[A, B] or {KEY: VALUE, …}, all on one line."""
+    """Parses [A, B] or {KEY: VALUE, …} on one line."""
     close = "]" if text[0] == "[" else "}"
     values = [] if close == "]" else {}
     text = text[1:].lstrip()
@@ -199,7 +199,7 @@ def bracketed(text, number):
 
 
 def typed(text):
-    """A plain scalar: null, a boolean or a number if it looks like one."""
+    """Converts a plain scalar: null, a boolean, a number, or a string."""
     if text in WORDS:
         return WORDS[text]
     if re.fullmatch(r"[-+]?\d+", text):

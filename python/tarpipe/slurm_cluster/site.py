@@ -1,4 +1,4 @@
-"""Site files: the arguments that a site or a user wants for Slurm, Spark and Ray. `shardrun --config` reads them."""
+"""Site files: arguments of a site or a user for Slurm, Spark and Ray. `shardrun --config` reads them too."""
 
 import difflib
 import os
@@ -9,9 +9,9 @@ from tarpipe.slurm_cluster import simple_yaml
 LIST = "a list of arguments"
 ROLE = {"srun": LIST, "start": LIST}
 ENGINE = {"master": ROLE, "worker": ROLE}
-# Each further key of a section that allows flags is the name of one: `partition: gpu` is --partition=gpu.
+# In a section that allows flags, each other key is a flag: `partition: gpu` is --partition=gpu.
 FLAGS = "*"
-# A key with None is of shardrun alone.
+# A key with None is used by shardrun only.
 KEYS = {
     "batch": {"sbatch": LIST, FLAGS: None},
     "interactive": {"salloc": LIST, "srun": LIST, FLAGS: None},
@@ -23,18 +23,18 @@ KEYS = {
 
 
 class SiteError(Exception):
-    """A site file that cannot be used, with its name."""
+    """An invalid site file, with its name."""
 
 
 def default_files():
-    """The file of the site and that of the user, in the order in which they are read."""
+    """Returns the files of the site and of the user, in the order in which they are read."""
     home = os.environ.get("XDG_CONFIG_HOME") or pathlib.Path.home() / ".config"
     site = os.environ.get("TARPIPE_CLUSTER_SITE", "/etc/tarpipe/cluster.yaml")
     return [pathlib.Path(site), pathlib.Path(home) / "tarpipe" / "cluster.yaml"]
 
 
 class Site:
-    """The settings of all files; a later one replaces single keys of those before it."""
+    """Merges the settings of all files; keys of a later file replace those of an earlier one."""
 
     def __init__(self, config=None):
         self.values = {}
@@ -45,14 +45,14 @@ class Site:
             merge(self.values, read(pathlib.Path(config)))
 
     def arguments(self, *keys):
-        """The list of arguments at a path such as ("spark", "worker", "start"), as strings."""
+        """Returns the arguments at a path such as ("spark", "worker", "start"), as strings."""
         value = self.values
         for key in keys:
             value = (value or {}).get(key)
         return [argument(item) for item in value or []]
 
     def flags(self, section, program):
-        """The flags of a section for sbatch or salloc: its named flags, then its list of arguments."""
+        """Returns the flags of a section for sbatch or salloc: its named flags, then its list of arguments."""
         found = []
         for name, value in (self.values.get(section) or {}).items():
             if name not in KEYS[section]:
@@ -82,7 +82,7 @@ def merge(into, values):
 
 
 def read(path):
-    """The checked settings of a file."""
+    """Reads and checks the settings of a file."""
     try:
         text = path.read_text()
         values = read_toml(text) if path.suffix == ".toml" else simple_yaml.parse(text)
@@ -107,7 +107,7 @@ def read_toml(text):
 
 
 def check(values, known, path):
-    """What is wrong with the values of a section, if anything."""
+    """Describes what is wrong with the values of a section, if anything."""
     if not isinstance(values, dict):
         return f"{path.rstrip('.') or 'the file'}: expected sections, not {values!r}"
     for key, value in values.items():
@@ -127,7 +127,7 @@ def check(values, known, path):
 
 
 def check_flag(name, value, known):
-    """A list with arguments is no value of a flag: its key must be a misspelt one."""
+    """Checks the value of a flag. A list with arguments is not a value, so its key must be misspelt."""
     items = value if isinstance(value, list) else [value]
     if isinstance(value, list) and any(isinstance(item, str) and item.startswith("-") for item in items):
         section, key = name.rsplit(".", 1)

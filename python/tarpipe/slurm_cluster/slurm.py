@@ -1,4 +1,4 @@
-"""Calls of Slurm: the nodes of a job, and steps in it."""
+"""Calls Slurm's commands: the nodes of a job, and its steps."""
 
 import os
 import re
@@ -6,26 +6,26 @@ import shlex
 import subprocess
 import sys
 
-TIMEOUT = 60  # seconds for a question; without a controller a client gives up after ten
+TIMEOUT = 60  # seconds per query; without a controller a client gives up after 10 s
 
 
 class Failure(Exception):
-    """Something that ends the command with a message."""
+    """An error that ends the command with a message."""
 
 
 def environment():
-    """Our environment for srun: without what this step, if we are in one, has set for its own shape."""
+    """Returns our environment without the variables of the current step, which would change srun's defaults."""
     kept = ("SLURM_CONF", "SLURM_CLUSTERS")
     return {name: value for name, value in os.environ.items() if not name.startswith("SLURM") or name in kept}
 
 
 def query(*command):
-    """What a client of Slurm says."""
+    """Runs a Slurm command and returns its output."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
         done = subprocess.run(command, timeout=TIMEOUT, universal_newlines=True, env=environment(), **pipes)
     except FileNotFoundError:
-        raise Failure(f"no {command[0]} here: this is not a machine with Slurm") from None
+        raise Failure(f"{command[0]} not found: Slurm is not installed on this machine") from None
     except subprocess.TimeoutExpired:
         raise Failure(f"{command[0]}: no answer within {TIMEOUT} s") from None
     if done.returncode:
@@ -44,17 +44,17 @@ class Job:
         if not listed or listed[1] == "(null)" or state and state[1] not in ("RUNNING", "COMPLETING"):
             raise Failure(f"job {job_id} does not run (it is {state[1].lower() if state else 'unknown'})")
         self.nodes = query("scontrol", "show", "hostnames", listed[1]).split()
-        self.memory = memory(text)  # the environment of a step says less
+        self.memory = memory(text)  # the environment of a step may contain less
 
     def srun(self, name, nodes, arguments, command):
-        """The command line of a step with one task on each of some nodes, beside all other steps."""
+        """Returns the command line of a step with one task per node that shares the nodes with other steps."""
         shape = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "-w", ",".join(nodes)]
         share = ["--overlap", "--mem=0", "--cpu-bind=none", "--kill-on-bad-exit=1"]
         return ["srun", f"--jobid={self.id}", f"--job-name={name}", *shape, *share, *arguments, *command]
 
 
 def memory(text):
-    """The settings of a job's memory, in megabytes, as a step's program expects them."""
+    """Returns the memory settings of a job in megabytes, as a step's program expects them."""
     found = re.search(r" MinMemory(Node|CPU)=(\d+(?:\.\d+)?)([MGT]?)", text)
     if not found:
         return {}
@@ -63,6 +63,6 @@ def memory(text):
 
 
 def show(command, hidden=()):
-    """Prints a command line before it runs; programs and their parameters that nobody would read are left out."""
+    """Prints a command line before it runs, without embedded programs and their parameters."""
     words = ("…" if word in hidden else shlex.quote(word) for word in command)
     print(" ".join(words), file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Runs a command in an allocation of its own, at once on this terminal or later as a batch job."""
+"""Runs a command in a new allocation, at once on this terminal or later as a batch job."""
 
 import os
 import shlex
@@ -9,7 +9,7 @@ from tarpipe.slurm_cluster.slurm import Failure, Job, show
 
 
 def submit(options, program):
-    """Becomes salloc, srun or sbatch, whose exit status is ours."""
+    """Replaces this process by salloc, srun or sbatch."""
     words = list(options.words)
     if "--" in words:
         words.remove("--")  # between the command and its arguments, as users of toksearch_submit write it
@@ -23,11 +23,11 @@ def submit(options, program):
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:
-        raise Failure(f"no {command[0]} here: this is not a machine with Slurm") from None
+        raise Failure(f"{command[0]} not found: Slurm is not installed on this machine") from None
 
 
 def cluster_flags(options):
-    """The flags that the command inside of the allocation needs."""
+    """Returns the flags for the command inside the allocation."""
     found = []
     for name, value in sorted(options.given.items()):
         found += [f"--{name.replace('_', '-')}", str(value)]
@@ -35,7 +35,7 @@ def cluster_flags(options):
 
 
 def interactive(options, site, words):
-    """An allocation for one command on this terminal; inside of one, a step of that."""
+    """Returns the command for an allocation on this terminal or, inside an allocation, for a step of it."""
     terminal = ["--pty"] if inside.has_terminal() else ["--quit-on-interrupt"]
     own = site.arguments("interactive", "srun")
     if inside.job_id():
@@ -52,7 +52,7 @@ def interactive(options, site, words):
 
 def batch(options, site, words):
     flags = [*site.flags("batch", "sbatch"), *options.slurm_arg]
-    # The shell that sbatch makes must not stand between Slurm's signals and the command.
+    # exec: the shell of sbatch must not keep Slurm's signals from the command.
     return ["sbatch", "-N", nodes(options), "--exclusive", *flags, "--wrap", "exec " + shlex.join(words)]
 
 
