@@ -1,7 +1,7 @@
 //! Runs a pipeline once per item and commits one output per item: on this machine, or through Slurm, Kubernetes, Spark or
 //! Ray. Only the local engine schedules anything here; a cluster schedules its own tasks.
 //!
-//! From the command line to the pipeline: `plan` says what is run, `run` keeps the run on disk and finds out what is
+//! From the command line to the pipeline: `plan` defines what is run, `run` keeps the run on disk and finds out what is
 //! left to do, `engine` takes the tasks to their workers, `task` is the worker's side, `item` runs a single item, and
 //! `status` shows how far a run is.
 

@@ -201,7 +201,7 @@ const EXAMPLES: &str = "Examples:
   # Small, at ten frames per second, with audio for a speech model and ffprobe's output
   tarvideo --scale 360 --fps 10 --audio flac --rate 16000 --channels 1 --probe raw.tar -o small.tar
 
-  # ClipOptions of 2 to 10 seconds at the spans listed in the json, accurate to the frame
+  # Clips of 2 to 10 seconds at the spans listed in the json, accurate to the frame
   tarvideo --clip json.segments --min-length 2 --max-length 10 raw.tar -o clips.tar
 
   # A clip for each subtitle, and one for each scene

@@ -259,7 +259,7 @@ fn parse_keep(text: &str) -> Result<Vec<(&str, &str)>> {
     let pairs: Vec<(&str, &str)> = list::items(text).map(|name| name.split_once('=').unwrap_or((name, name))).collect();
     for (at, (new, old)) in pairs.iter().enumerate() {
         if new.is_empty() || old.is_empty() || pairs[..at].iter().any(|(other, _)| other == new) {
-            bail!(Usage(format!("--keep: '{new}={old}': a name is empty or used twice")));
+            bail!(Usage(format!("--keep: '{new}={old}': a name is empty or repeated")));
         }
     }
     Ok(pairs)
