@@ -174,30 +174,9 @@ class Recorder:
 def run_on_spark(context, tasks, command, recorder, started=None):
     """Runs tasks in a SparkContext and passes their lines to `recorder`. `started` is a folder that workers may see. Stops
     after too many failures."""
-    from pyspark.accumulators import AccumulatorParam
-
     group = f"shardrun-{os.getpid()}"
     if __name__ != "__main__":
         context.addPyFile(__file__)  # Spark does not send imported modules to workers
-
-    class ResultLines(AccumulatorParam):
-        """Delivers the lines of each task that succeeded, once and as soon as it ends."""
-
-        def __init__(self, deliver=None):
-            self.deliver = deliver
-
-        def __reduce__(self):  # workers only collect
-            return ResultLines, ()
-
-        def zero(self, value):
-            return []
-
-        def addInPlace(self, collected, lines):
-            if self.deliver is None:
-                return collected + lines
-            for line in lines:
-                self.deliver(line)
-            return []
 
     def deliver(line):
         recorder.add(line)
@@ -205,7 +184,7 @@ def run_on_spark(context, tasks, command, recorder, started=None):
         if recorder.has_failed():
             context.cancelJobGroup(group)
 
-    results = context.accumulator([], ResultLines(deliver))
+    results = context.accumulator([], result_lines(deliver))
     attempts = max_attempts(context)
 
     def run_partition(partition):
@@ -240,6 +219,30 @@ def run_on_spark(context, tasks, command, recorder, started=None):
             with contextlib.suppress(Exception):  # the signal may have ended Spark too
                 context.cancelJobGroup(group)
             raise
+
+
+def result_lines(deliver):
+    """Returns the type of an accumulator that delivers the lines of each successful task, once and as soon as it ends."""
+    from pyspark.accumulators import AccumulatorParam
+
+    class ResultLines(AccumulatorParam):
+        def __init__(self, deliver=None):
+            self.deliver = deliver
+
+        def __reduce__(self):  # workers only collect
+            return ResultLines, ()
+
+        def zero(self, value):
+            return []
+
+        def addInPlace(self, collected, lines):
+            if self.deliver is None:
+                return collected + lines
+            for line in lines:
+                self.deliver(line)
+            return []
+
+    return ResultLines(deliver)
 
 
 def give_up(tasks, error, recorder):

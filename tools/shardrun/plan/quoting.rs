@@ -134,35 +134,36 @@ mod tests {
         }
     }
 
+    const PIECES: [&str; 24] = [
+        "'",
+        "\"",
+        "`",
+        "\\",
+        "$(",
+        ")",
+        "(",
+        "${x:-",
+        "}",
+        "${x}",
+        "$'",
+        "# ",
+        "\n",
+        ";",
+        " ",
+        "echo ",
+        "a",
+        "case a in a) ",
+        ";; esac",
+        "$((",
+        "))",
+        "\"$(",
+        ")\"",
+        "<<<",
+    ];
+
     /// Scripts of random pieces: wherever the scan says that a quoted value is safe, bash agrees.
     #[test]
     fn a_value_never_leaves_its_quotes() {
-        const PIECES: [&str; 24] = [
-            "'",
-            "\"",
-            "`",
-            "\\",
-            "$(",
-            ")",
-            "(",
-            "${x:-",
-            "}",
-            "${x}",
-            "$'",
-            "# ",
-            "\n",
-            ";",
-            " ",
-            "echo ",
-            "a",
-            "case a in a) ",
-            ";; esac",
-            "$((",
-            "))",
-            "\"$(",
-            ")\"",
-            "<<<",
-        ];
         let folder = std::env::temp_dir().join(format!("tarpipe-quoting-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mut dice = tarpipe::random::Random::new(7);
