@@ -32,11 +32,11 @@ fn layers(lib: &str) -> Vec<&str> {
     lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.split(';').next()).collect()
 }
 
-/// The top-level modules that a file names as `crate::NAME`, tests and comments left out.
-fn used(text: &str) -> BTreeSet<String> {
-    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+/// The top-level modules that a file names as `crate::NAME` or through `super::`, tests and comments left out.
+fn used(path: &Path, text: &str) -> BTreeSet<String> {
+    let code = without_tests(text);
     let lines: Vec<&str> = code.lines().map(|line| line.split("//").next().unwrap()).collect();
-    let code = lines.join("\n");
+    let code = lines.join("\n").replace(&"super::".repeat(depth(path)), "crate::");
     let mut names = BTreeSet::new();
     for after in code.split("crate::").skip(1) {
         let list = match after.strip_prefix('{') {
@@ -46,6 +46,18 @@ fn used(text: &str) -> BTreeSet<String> {
         names.extend(list);
     }
     names
+}
+
+/// A file without its module of unit tests.
+fn without_tests(text: &str) -> String {
+    let Some((before, tests)) = text.split_once("#[cfg(test)]\nmod tests") else { return text.to_owned() };
+    let after = tests.split_once("\n}\n").map_or("", |(_, after)| after);
+    format!("{before}\n{after}")
+}
+
+/// How many modules a file is below the root of its crate.
+fn depth(path: &Path) -> usize {
+    path.components().count() - usize::from(path.ends_with("mod.rs"))
 }
 
 fn word(text: &str) -> String {
@@ -74,7 +86,7 @@ fn upward(order: &[&str], files: &[(PathBuf, String)]) -> Vec<String> {
     for (path, text) in files {
         let first = path.iter().next().unwrap().to_str().unwrap();
         let Some(own) = level(first.trim_end_matches(".rs")) else { continue };
-        let above = used(text).into_iter().filter(|name| level(name).is_some_and(|level| level > own));
+        let above = used(path, text).into_iter().filter(|name| level(name).is_some_and(|level| level > own));
         edges.extend(above.map(|name| format!("{} uses {name}", path.display())));
     }
     edges
@@ -108,6 +120,9 @@ fn an_upward_edge_is_found_in_every_spelling() {
         ("use crate::{low::{high, b}};", false),
         ("// crate::high is above", false),
         ("use crate::low;\n#[cfg(test)]\nmod tests { use crate::high; }", false),
+        ("#[cfg(test)]\nmod tests {\n}\nuse crate::high;\n", true),
+        ("use super::super::high::Thing;", true),
+        ("use super::high;", false),
     ] {
         let files = [(PathBuf::from("middle/part.rs"), text.to_owned())];
         assert_eq!(!upward(&order, &files).is_empty(), expected, "{text}");
@@ -121,7 +136,7 @@ fn no_tool_imports_a_tool() {
         assert!(!text.contains("#[path"), "{}: a file of another folder is a module here", path.display());
         let first = path.iter().next().unwrap().to_str().unwrap();
         if TOOLS.contains(&first) {
-            let others: Vec<_> = used(&text).into_iter().filter(|name| name != first).collect();
+            let others: Vec<_> = used(&path, &text).into_iter().filter(|name| name != first).collect();
             assert!(others.is_empty(), "{}: uses {others:?} of the tools' crate", path.display());
         }
     }
