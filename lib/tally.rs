@@ -19,11 +19,14 @@
 //! | `duplicate_field`, `too_many_fields` | ends the stream | [`crate::sample::fields`] |
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+
+use crate::messages::{self, Level, hints};
 
 type Codes = BTreeMap<&'static str, u64>;
 
@@ -45,6 +48,8 @@ pub struct Tally {
     done: u64,
     dropped: Codes,
     failed: Codes,
+    /// The first failed item of each code, and why it failed.
+    examples: BTreeMap<&'static str, String>,
 }
 
 impl Tally {
@@ -71,6 +76,27 @@ impl Tally {
         *self.failed.entry(code).or_default() += 1;
     }
 
+    /// The same as [`Tally::fail`], and keeps `example`, the item and why it
+    /// failed, if it is the first of its code. See [`Tally::examples`].
+    pub fn fail_as(&mut self, code: &'static str, example: impl FnOnce() -> String) {
+        self.fail(code);
+        self.examples.entry(code).or_insert_with(example);
+    }
+
+    /// Counts one failed item that is left out of the output: explains it with
+    /// `-v`, and keeps it as an example if it is the first of its code. `item`
+    /// is its source and key.
+    pub fn leave_out(&mut self, code: &'static str, item: &str, reason: &dyn Display) {
+        if messages::says(Level::Verbose) {
+            messages::detail(&format!("{item}: left out: {reason}"));
+        }
+        let reason = || reason.to_string();
+        let without_code = |reason: String| {
+            reason.strip_prefix(code).and_then(|rest| rest.strip_prefix(": ")).map(str::to_owned).unwrap_or(reason)
+        };
+        self.fail_as(code, || format!("{item}: {}", without_code(reason())));
+    }
+
     /// Adds the counts of another part of the run. The noun of `self` is kept.
     pub fn merge(&mut self, other: &Tally) {
         self.done += other.done;
@@ -78,6 +104,9 @@ impl Tally {
             for (code, n) in others {
                 *codes.entry(code).or_default() += n;
             }
+        }
+        for (code, example) in &other.examples {
+            self.examples.entry(code).or_insert_with(|| example.clone());
         }
     }
 
@@ -99,6 +128,24 @@ impl Tally {
     /// Returns true if nothing was dropped and nothing failed.
     pub fn is_clean(&self) -> bool {
         self.dropped.is_empty() && self.failed.is_empty()
+    }
+
+    /// One line per failure code that has an example: the first item that failed
+    /// with it, why, and what to do about it if there is general advice, such as
+    /// `first of 100 exists: a.tar: cat: cat.jpg exists; use --force to replace
+    /// it`. To be shown before the summary. With -v, which has explained every
+    /// item, only lines with advice.
+    pub fn examples(&self) -> Vec<String> {
+        let line = |(code, example): (&&'static str, &String)| {
+            let count = self.failed.get(code).copied().unwrap_or(0);
+            let code = if count == 1 { (*code).to_owned() } else { format!("first of {count} {code}") };
+            format!("{code}: {example}")
+        };
+        let advised = |(code, example): (&&'static str, &String)| match hints::for_code(messages::tool(), code) {
+            Some(hint) => Some(format!("{}; {hint}", line((code, example)))),
+            None => (!messages::says(Level::Verbose)).then(|| line((code, example))),
+        };
+        self.examples.iter().filter_map(advised).collect()
     }
 
     /// The summary line, such as `12 samples; failed 2 (1 cut, 1 decode);
@@ -211,8 +258,10 @@ mod tests {
         tally.drop("link");
         let mut more = Tally::default();
         more.drop("link");
-        more.fail("cut");
+        more.leave_out("cut", "a.tar: cat", &"ends early");
+        more.leave_out("cut", "a.tar: dog", &"ends early");
         tally.merge(&more);
-        assert_eq!(tally.summary(), "1 sample; failed 3 (1 cut, 2 decode); dropped 2 (2 link)");
+        assert_eq!(tally.examples(), ["first of 2 cut: a.tar: cat: ends early"]);
+        assert_eq!(tally.summary(), "1 sample; failed 4 (2 cut, 2 decode); dropped 2 (2 link)");
     }
 }

@@ -198,7 +198,7 @@ fn an_output_that_cannot_be_written_fails() {
 fn a_full_disk_fails_and_leaves_nothing() {
     // Every write to /dev/full fails like a write to a full disk.
     let done = run("tarcat", ["-o", "/dev/full"]).stdin(Archive::of_samples(200).whole()).done().status(1);
-    done.stderr("tarcat: /dev/full: No space left on device (os error 28)");
+    done.stderr("tarcat: /dev/full: No space left on device");
 }
 
 #[test]
@@ -217,7 +217,8 @@ fn hostile_names_are_coded_failures() {
             run.done().status(1).stderr_has("tarcheck: stdin: byte 1024: member ../up.txt: its path contains '..'");
             return;
         }
-        let out = run.done().status(0).stderr(&format!("{}: {summary}", subject.tool)).stdout();
+        let status = if ["tarproc", "tarvideo"].contains(&subject.tool) { 3 } else { 0 };
+        let out = run.done().status(status).stderr(&format!("{}: {summary}", subject.tool)).stdout();
         if subject.has_members() {
             assert_eq!(subject.result(folder, &out), [("good.txt".to_owned(), b"good".to_vec())]);
         }

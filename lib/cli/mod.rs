@@ -194,6 +194,7 @@ fn misuse(err: &clap::Error) -> Result<ExitCode> {
 /// between 0 and 3.
 fn conclude(outcome: &Outcome) -> ExitCode {
     let Outcome { tally, max_failures } = outcome;
+    tally.examples().iter().for_each(|example| messages::notice(example));
     if messages::says(Level::Verbose) || !tally.is_clean() {
         messages::notice(&tally.summary());
     }

@@ -17,6 +17,7 @@
 //! All functions can be called from any thread; lines do not interleave. Failed
 //! writes to stderr are ignored, because there is nobody left to tell.
 
+pub mod hints;
 pub mod progress;
 pub mod secret;
 
@@ -89,11 +90,24 @@ pub fn detail(text: &str) {
 /// Writes one line with a single call, so that lines of several processes do
 /// not mix.
 fn say(text: &str) {
-    let line = format!("{}: {}\n", tool(), escape(text));
+    let line = format!("{}: {}\n", tool(), escape(&without_numbers(text)));
     without_bar(|| {
         // Without stderr there is nobody left to tell.
         _ = std::io::stderr().lock().write_all(line.as_bytes());
     });
+}
+
+/// Removes the numbers that the standard library appends to errors of the
+/// system, such as `(os error 2)`.
+fn without_numbers(text: &str) -> Cow<'_, str> {
+    let mut text = Cow::Borrowed(text);
+    while let Some((before, after)) = text.split_once(" (os error ")
+        && let Some((number, after)) = after.split_once(')')
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        text = Cow::Owned(format!("{before}{after}"));
+    }
+    text
 }
 
 /// Runs `write` while the progress bar is off the screen. For output of

@@ -11,6 +11,9 @@ use crate::run::shell;
 use rustix::io::Errno;
 
 const EXHAUSTED: &str = "exhausted";
+const DISK_FULL: &str = "disk_full";
+/// The exit status of a shell that did not find a command.
+const NOT_FOUND: i32 = 127;
 
 /// Why a sample failed. The codes are part of the interface of the tools and do
 /// not change.
@@ -20,21 +23,27 @@ pub struct Failure {
     /// count the failure.
     pub code: &'static str,
     what: String,
+    ends_run: bool,
 }
 
 impl Failure {
     /// A failure with this code and message.
     pub fn new(code: &'static str, what: impl Into<String>) -> Self {
-        Failure { code, what: what.into() }
+        Failure { code, what: what.into(), ends_run: matches!(code, EXHAUSTED | DISK_FULL) }
+    }
+
+    /// The same failure, which [`Failure::ends_run`].
+    pub fn fatal(self) -> Self {
+        Failure { ends_run: true, ..self }
     }
 
     /// A failed system call made for a sample; `doing` completes the sentence
     /// "cannot …". The code says who can help: `disk_full`, `unreadable`,
-    /// `bad_name`, `exhausted` (see [`Failure::blames_machine`]), or `system`
-    /// for everything else.
+    /// `bad_name`, `exhausted` (see [`Failure::ends_run`]), or `system` for
+    /// everything else.
     pub fn system(doing: &str, err: Errno) -> Self {
         let code = match err {
-            Errno::NOSPC | Errno::DQUOT => "disk_full",
+            Errno::NOSPC | Errno::DQUOT => DISK_FULL,
             Errno::ACCESS | Errno::PERM => "unreadable",
             Errno::NAMETOOLONG => "bad_name",
             Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE => EXHAUSTED,
@@ -57,11 +66,12 @@ impl Failure {
         &self.what
     }
 
-    /// Returns true if the machine ran out of processes, file descriptors or
-    /// memory. No sample is to blame for that, and the next one would fail too,
-    /// so the caller ends the run.
-    pub fn blames_machine(&self) -> bool {
-        self.code == EXHAUSTED
+    /// Returns true if no sample is to blame and the next one would fail too, so
+    /// that the caller ends the run: the machine ran out of processes, file
+    /// descriptors, memory or space for temporary files, or a command does not
+    /// exist.
+    pub fn ends_run(&self) -> bool {
+        self.ends_run
     }
 
     /// Returns true if the command itself reported the failure, by its exit
@@ -78,8 +88,12 @@ impl fmt::Display for Failure {
 }
 
 /// Turns the exit status of a command into a result: `exit_status` if it is not
-/// 0, `signal` if the command died of a signal.
+/// 0, `signal` if the command died of a signal. Status 127 of a shell, command
+/// not found, ends the run.
 pub fn check(status: ExitStatus) -> Result<(), Failure> {
     let code = if status.code().is_some() { "exit_status" } else { "signal" };
-    shell::check(status).map_err(|err| Failure::new(code, err.to_string()))
+    shell::check(status).map_err(|err| {
+        let failure = Failure::new(code, err.to_string());
+        if status.code() == Some(NOT_FOUND) { failure.fatal() } else { failure }
+    })
 }

@@ -9,7 +9,6 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::messages;
 use crate::sample::{Member, Sample};
 use crate::tally::SharedTally;
 use crate::value::expression::{Expression, Value, from_json};
@@ -48,8 +47,8 @@ impl Select {
     /// `select`, the reason is reported with `-v`, and the result is false.
     pub fn takes(&self, sample: &Sample, tally: &SharedTally) -> bool {
         self.decide(sample).unwrap_or_else(|err| {
-            messages::detail(&format!("{}: {}: left out: {err:#}", sample.source, sample.key));
-            tally.add(|tally| tally.fail("select"));
+            let item = format!("{}: {}", sample.source, sample.key);
+            tally.add(|tally| tally.leave_out("select", &item, &format_args!("{err:#}")));
             false
         })
     }

@@ -180,8 +180,8 @@ impl<R: io::Read> SampleStream<R> {
             total = u64::saturating_add(total, entry.size); // announced, not verified yet
             headers += entry.header.len() as u64; // held too, and all that empty members have
             if total > limit || headers > limit.max(HEADERS) {
-                self.tally.fail("too_large");
-                messages::detail(&format!("{}: {}: larger than {limit} bytes", self.name, sample.key));
+                let item = format!("{}: {}", self.name, sample.key);
+                self.tally.leave_out("too_large", &item, &format_args!("larger than {limit} bytes"));
                 return Ok(None);
             }
             let data = self.reader.read_data().map_err(|fault| self.broken(fault))?;
@@ -288,17 +288,16 @@ impl<R: io::Read> SampleStream<R> {
     /// Counts a member that is left out, and reports it.
     fn leave_out(&mut self, left_out: &LeftOut<'_>) {
         let LeftOut { entry, code, why, harmless } = left_out;
+        let path = String::from_utf8_lossy(&entry.path);
+        let item = format!("{}: byte {}: {path}", self.name, entry.offset);
         if *harmless {
             self.tally.drop(code)
         } else {
-            self.tally.fail(code)
+            self.tally.fail_as(code, || format!("{item}: {why}"));
         }
         match &mut self.observer {
             Some(observer) => observer(left_out),
-            None => {
-                let path = String::from_utf8_lossy(&entry.path);
-                messages::detail(&format!("{}: byte {}: {path}: left out: {why}", self.name, entry.offset));
-            }
+            None => messages::detail(&format!("{item}: left out: {why}")),
         }
     }
 

@@ -82,7 +82,7 @@ fn a_disk_that_is_full_leaves_no_success_and_all_rows_to_fetch_again() {
     let rows = rows(&web, 200);
     let limited = "trap '' XFSZ; ulimit -f 64; exec fetch --allow-private --stats s.json --report r.jsonl -o out.tar";
     let done = bash(limited).env("no_proxy", "*").cwd(folder.path()).stdin(rows.clone()).done().status(1);
-    done.stderr("fetch: out.tar: File too large (os error 27)");
+    done.stderr("fetch: out.tar: File too large");
     assert_eq!(list(folder.path()), ["r.jsonl", "s.json"]);
     let found = counts(&folder.path().join("r.jsonl"));
     assert_eq!(found.values().sum::<usize>(), 200, "{found:?}");

@@ -71,7 +71,7 @@ fn a_report_that_does_not_fit_says_so_in_every_format() {
     for name in ["full.jsonl", "full.csv", "full.parquet", "out/00000.parquet"] {
         std::os::unix::fs::symlink("/dev/full", folder.path().join(name)).unwrap();
     }
-    let said = |tool: &str, name: &str| format!("{tool}: {name}: No space left on device (os error 28)");
+    let said = |tool: &str, name: &str| format!("{tool}: {name}: No space left on device");
     for name in ["full.jsonl", "full.csv", "full.parquet"] {
         let fetch = run("fetch", ["--report", name, "-o", "out.tar"]).cwd(folder.path());
         fetch.stdin("http://127.0.0.1/x\n").fails(1, &said("fetch", name));

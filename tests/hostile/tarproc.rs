@@ -4,7 +4,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{Archive, bash, dir, list, members, run, status};
+use crate::support::{Archive, bash, dir, list, members, run, status, without_examples};
 
 /// Runs a script on three samples; it misbehaves on the second.
 fn second_fails(nasty: &str, flags: &[&str], code: &str) {
@@ -13,7 +13,7 @@ fn second_fails(nasty: &str, flags: &[&str], code: &str) {
     let tmpdir = place.path().to_str().unwrap();
     let args = [&["-c", &script, "--tmpdir", tmpdir, "-o", "-"], flags].concat();
     let archive = Archive::of_samples(3).whole();
-    let done = run("tarproc", args).stdin(archive).done().status(0);
+    let done = run("tarproc", args).stdin(archive).done().status(3);
     let done = done.stderr(&format!("tarproc: 2 samples; failed 1 (1 {code})"));
     let keys: Vec<String> = members(&done.stdout()).into_iter().map(|member| member.0).collect();
     assert_eq!(keys.iter().filter(|key| key.starts_with("s0001")).count(), 0, "{nasty}");
@@ -31,7 +31,6 @@ fn a_command_that_dies_fails_its_sample() {
     second_fails("exit 3", &[], "exit_status");
     second_fails("kill -SEGV $$", &[], "signal");
     second_fails("ulimit -c unlimited; kill -ABRT $$", &[], "signal");
-    second_fails("no-such-program 2>/dev/null", &[], "exit_status");
     second_fails("kill -KILL 0", &[], "signal");
 }
 
@@ -63,11 +62,11 @@ fn escape(line: &str, then: &str, flags: &[&str]) -> String {
     let line = line.replace("PID", pid.to_str().unwrap());
     let script = format!("if [ $TARPROC_INDEX = 1 ]; then {line}\n{then}\nfi");
     let args = [&["--tmpdir", folder.path().to_str().unwrap(), "-o", "-", "-c", &script], flags].concat();
-    let done = run("tarproc", args).stdin(Archive::of_samples(3).whole()).done().status(0);
+    let done = run("tarproc", args).stdin(Archive::of_samples(3).whole()).done().status(3);
     let pid = std::fs::read_to_string(pid).unwrap();
     until("the end of what it started", || !is_alive(pid.trim()));
     assert_eq!(list(folder.path()), ["pid"], "{flags:?}");
-    done.stderr_text()
+    without_examples(&done.stderr_text())
 }
 
 #[test]
@@ -96,7 +95,7 @@ fn processes_that_hide_their_origin_end_with_the_run() {
     // The other commands run until it exists, and outlive its command.
     let wait = format!("until [ -s {}/pid ]; do sleep 0.01; done; sleep 1", folder.path().display());
     let script = format!("if [ $TARPROC_INDEX = 1 ]; then {hidden}\nelse {wait}\nfi");
-    run("tarproc", ["-p", "3", "-c", &script, "-o", "-"]).stdin(Archive::of_samples(3).whole()).done().status(0);
+    run("tarproc", ["-p", "3", "-c", &script, "-o", "-"]).stdin(Archive::of_samples(3).whole()).done().status(3);
     let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
     until("the end of what it started", || !is_alive(pid.trim()));
 }
@@ -165,15 +164,16 @@ fn more_output_than_max_sample_fails() {
 }
 
 #[test]
-fn a_full_disk_fails_only_the_samples_it_affects() {
+fn a_full_disk_ends_the_run() {
     let folder = dir();
     let archive = Archive::new().file("a.bin", &vec![1; 3 << 20]).file("b.txt", b"small").whole();
     std::fs::write(folder.path().join("in.tar"), archive).unwrap();
     std::fs::create_dir(folder.path().join("disk")).unwrap();
     // A private disk of 1 MB.
     let script = "unshare -rm bash -c 'mount -t tmpfs -o size=1m none disk && exec tarproc -c true --tmpdir disk in.tar -o out.tar'";
-    let done = bash(script).cwd(folder.path()).done().status(0);
-    done.stderr("tarproc: 1 sample; failed 1 (1 disk_full)");
+    let done = bash(script).cwd(folder.path()).done().status(1);
+    done.stderr_has("tarproc: in.tar: a: disk_full: cannot unpack: No space left on device; use --tmpdir");
+    assert!(!folder.path().join("out.tar").exists());
     let fills = "unshare -rm bash -c 'mount -t tmpfs -o size=1m none disk && exec tarproc --slice 1: \
                  -c \"cat /dev/zero > sample.big\" --tmpdir disk in.tar -o out.tar'";
     bash(fills).cwd(folder.path()).done().status(3).stderr_has("tarproc: 0 samples; failed 1 (1 exit_status)");

@@ -24,7 +24,7 @@ fn broken_files_are_coded_failures() {
         .file("other.cls", b"1")
         .file("tone.mp3", &source("tone.mp3"))
         .whole();
-    let done = tarvideo("-v --scale 64 --preset ultrafast").stdin(archive.clone()).done().status(0);
+    let done = tarvideo("-v --scale 64 --preset ultrafast").stdin(archive.clone()).done().status(3);
     let said = done.stderr_text();
     for (key, why) in [
         ("cut", "decode: [mov,mp4,m4a,3gp,3g2,mj2] moov atom not found"),
@@ -39,7 +39,7 @@ fn broken_files_are_coded_failures() {
     }
     assert!(said.ends_with("tarvideo: 1 sample; failed 7 (4 decode, 1 no_media, 1 no_video, 1 truncated)\n"), "{said}");
     assert_eq!(names(&done.stdout()), ["good.mp4"]);
-    let done = tarvideo("--scale 64 --preset ultrafast --allow-damaged").stdin(archive).done().status(0);
+    let done = tarvideo("--scale 64 --preset ultrafast --allow-damaged").stdin(archive).done().status(3);
     assert_eq!(names(&done.stdout()), ["early.mp4", "good.mp4"]);
 }
 
@@ -74,7 +74,7 @@ fn time_and_size_are_limited_and_nothing_is_left_behind() {
     let done = tarvideo(&slow).stdin(stream(&["land.mp4"])).done().status(3);
     done.stderr("tarvideo: 0 samples; failed 1 (1 timeout)");
     let large = format!("--frames fps --image png --max-sample 700K --tmpdir {place}");
-    tarvideo(&large).stdin(archive).done().status(0).stderr("tarvideo: 1 sample; failed 1 (1 too_large)");
+    tarvideo(&large).stdin(archive).done().status(3).stderr("tarvideo: 1 sample; failed 1 (1 too_large)");
     assert_eq!(list(folder.path()), [""; 0]);
 }
 

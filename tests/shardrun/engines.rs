@@ -141,7 +141,7 @@ fn a_mistake_in_the_sites_file_says_where() {
         shardrun(path, flags).done().status(2).stderr_has(&format!("shardrun: {said}"));
     }
     shardrun(path, ["--on", "slurm", "--config", "none.toml", "-n", "1", "true"])
-        .fails(2, "shardrun: none.toml: No such file or directory (os error 2)");
+        .fails(2, "shardrun: none.toml: No such file or directory");
 }
 
 #[test]

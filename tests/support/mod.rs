@@ -135,10 +135,10 @@ impl Done {
         self
     }
 
-    /// Asserts exactly this on stderr, apart from a final newline.
+    /// Asserts exactly this on stderr, apart from a final newline and the examples of failures before the summary.
     #[track_caller]
     pub fn stderr(self, expected: &str) -> Self {
-        let got = self.stderr_text();
+        let got = without_examples(&self.stderr_text());
         assert_eq!(got.trim_end_matches('\n'), expected, "{}", self.show());
         self
     }
@@ -176,6 +176,20 @@ impl Done {
         }
         text
     }
+}
+
+/// The lines of stderr without the examples that a summary names, such as `tarcat: select: a.tar: cat: …`.
+pub fn without_examples(stderr: &str) -> String {
+    let summary =
+        stderr.lines().rev().find_map(|line| line.split_once("failed ")?.1.split_once(" (")).map(|found| found.1);
+    let codes = summary.and_then(|codes| codes.split(')').next()).unwrap_or_default();
+    let codes: Vec<&str> = codes.split(", ").filter_map(|code| code.split_once(' ')).map(|code| code.1).collect();
+    let is_example = |line: &str| {
+        let text = line.split_once(": ").map_or("", |line| line.1);
+        let code = text.strip_prefix("first of ").and_then(|text| text.split_once(' ')).map_or(text, |text| text.1);
+        codes.iter().any(|known| code.strip_prefix(known).is_some_and(|rest| rest.starts_with(": ")))
+    };
+    stderr.split_inclusive('\n').filter(|line| !is_example(line)).collect()
 }
 
 /// Runs a tool in a folder and returns the peak memory, in bytes, of the tool or of its largest child.

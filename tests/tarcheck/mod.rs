@@ -45,7 +45,7 @@ fn every_fault_is_named_with_shard_byte_and_sample() {
          tarcheck: text.tar: byte 0: not a tar archive\n\
          tarcheck: twice.tar: byte 1024: sample a: field txt appears twice\n\
          tarcheck: twice.tar: byte 2048: sample b: field txt is missing\n\
-         tarcheck: nosuch.tar: byte 0: No such file or directory (os error 2)\n\
+         tarcheck: nosuch.tar: byte 0: No such file or directory\n\
          tarcheck: faults in 5 of 5 shards\n"
     );
     words("tarcheck", "returns.tar").cwd(folder.path()).done().status(1).stderr(

@@ -99,7 +99,7 @@ fn the_output_is_the_same_for_any_number_of_workers() {
 #[test]
 fn failures_are_skipped_ignored_or_end_the_run() {
     let script = "echo left > sample.txt; exit $TARPROC_INDEX";
-    let skipped = tarproc(&["-c", script, "-o", "-"]).done().status(0);
+    let skipped = tarproc(&["-c", script, "-o", "-"]).done().status(3);
     assert_eq!(names(&skipped.stderr("tarproc: 1 sample; failed 2 (2 exit_status)").stdout()).len(), 4);
     let ignored = tarproc(&["-c", script, "-e", "ignore", "-o", "-"]).ok();
     assert_eq!(names(&ignored).len(), 12);
@@ -116,7 +116,7 @@ fn failed_samples_can_be_run_again() {
     let folder = dir();
     let script = "[ $TARPROC_INDEX != 1 ] || { echo because >&2; exit 5; }";
     let args = ["-c", script, "--failed", "f.tar", "-o", "o.tar"];
-    let done = tarproc(&args).cwd(folder.path()).done().status(0);
+    let done = tarproc(&args).cwd(folder.path()).done().status(3);
     done.stderr("because\ntarproc: 2 samples; failed 1 (1 exit_status)");
     let failed = std::fs::read(folder.path().join("f.tar")).unwrap();
     assert_eq!(names(&failed), ["train/b.cls", "train/b.jpg", "train/b.json", "train/b.tarproc.log"]);
@@ -179,7 +179,7 @@ fn a_command_gets_a_batch_of_samples() {
     assert_eq!(keys.collect::<Vec<_>>(), ["train/a", "train/b", "c"]);
     let one_bad = "ln -s /etc/passwd 000001/sample.pw";
     let done = tarproc(&["--batch", "3", "-c", one_bad, "-o", "-"]).done();
-    done.status(0).stderr("tarproc: 2 samples; failed 1 (1 link_outside)");
+    done.status(3).stderr("tarproc: 2 samples; failed 1 (1 link_outside)");
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn text_becomes_samples() {
     assert_eq!(mode("keys", "x/y\nz\n"), "x/y:\nz:\n");
     assert_eq!(mode("rows", "{\"key\":\"k\"}\n{}\n"), "k: {\"key\":\"k\"}\n000000001: {}\n");
     let bad = run("tarproc", ["--mode", "keys", "-c", "echo 1 > sample.n", "-o", "-"]).stdin("../x\ny\n").done();
-    assert_eq!(names(&bad.status(0).stderr("tarproc: 1 sample; failed 1 (1 bad_row)").stdout()), ["y.n"]);
+    assert_eq!(names(&bad.status(3).stderr("tarproc: 1 sample; failed 1 (1 bad_row)").stdout()), ["y.n"]);
 }
 
 #[test]
@@ -266,11 +266,32 @@ fn a_worker_that_dies_hangs_or_reports_an_error_fails_one_sample() {
         ),
     ] {
         let args = ["--worker", &worker(folder.path(), body), "--timeout", "10", "-o", "-"];
-        let done = tarproc(&args).done().status(0).stderr(&format!("tarproc: 2 samples; failed 1 (1 {code})"));
+        let done = tarproc(&args).done().status(3).stderr(&format!("tarproc: 2 samples; failed 1 (1 {code})"));
         assert_eq!(names(&done.stdout()).len(), 6);
     }
     assert_eq!(names(&tarproc(&["--worker", "cat", "-o", "-"]).ok()).len(), 9);
-    tarproc(&["--worker", "no-such-program", "-o", "-"]).done().status(3).stderr_has("failed 3 (3 worker_died)");
+}
+
+#[test]
+fn a_command_that_cannot_work_for_any_sample_ends_the_run() {
+    for how in ["-c", "--worker"] {
+        let done = tarproc(&[how, "no-such-program", "--retries", "9", "-o", "-"]).done().status(1);
+        let said = done.stderr_text();
+        assert_eq!(said.matches("no-such-program: command not found").count(), 1, "{said}");
+        assert!(
+            said.ends_with("tarproc: stdin: train/a: exit_status: command not found (exit status 127)\n"),
+            "{said}"
+        );
+    }
+    let no_module = "python3 -c 'import a_module_that_nobody_has'";
+    let done = tarproc(&["--worker", no_module, "--retries", "9", "-o", "-"]).done().status(1);
+    let said = done.stderr_text();
+    assert_eq!(said.matches("Traceback").count(), 3, "{said}");
+    let last = "no worker has returned a result in 3 starts; \
+                its last line on stderr: ModuleNotFoundError: No module named 'a_module_that_nobody_has'\n";
+    assert!(said.ends_with(last), "{said}");
+    tarproc(&["-c", "true", "--interpreter", "no-such-shell"])
+        .fails(1, "tarproc: --interpreter no-such-shell: command not found");
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn video_that_needs_more_than_the_limit_fails_before_ffmpeg_takes_it() {
     std::fs::write(folder.path().join("in.tar"), &archive).unwrap();
     for parallel in [1, 4] {
         let flags = format!("-v --codec h264 --preset ultrafast --memory 1G -p {parallel}");
-        let done = tarvideo(&flags).stdin(archive.clone()).done().status(0);
+        let done = tarvideo(&flags).stdin(archive.clone()).done().status(3);
         let said = done.stderr_text();
         let why = "vast0: left out: memory: frames of 8192x4320 need ";
         assert!(said.contains(why), "{said}");

@@ -129,7 +129,8 @@ fn edit_samples(
             continue;
         }
         if !keep_fields(&args, &mut sample) {
-            tally.add(|tally| tally.fail("no_field"));
+            let example = || format!("{}: {}: no field is left of it", sample.source, sample.key);
+            tally.add(|tally| tally.fail_as("no_field", example));
             continue;
         }
         if let Some(sample) = shuffle.swap(sample) {

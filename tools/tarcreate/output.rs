@@ -130,11 +130,11 @@ struct OrderedOutput {
 
 impl OrderedOutput {
     fn leave_out(&mut self, position: &InputPosition, refusal: &ItemRefusal) {
-        messages::detail(&format!("{position}: left out: {}", refusal.why));
         if refusal.harmless {
+            messages::detail(&format!("{position}: left out: {}", refusal.why));
             self.tally.drop(refusal.code);
         } else {
-            self.tally.fail(refusal.code);
+            self.tally.leave_out(refusal.code, &position.to_string(), &refusal.why);
             progress::add_failed();
         }
     }

@@ -19,6 +19,7 @@ use crate::tarproc::interpreter::Interpreter;
 use crate::tarproc::jobs::JobSelection;
 use crate::tarproc::pack::PackRules;
 use crate::tarproc::settings::RunnerSettings;
+use crate::tarproc::worker::WorkerStarts;
 
 /// Run a command on every sample
 ///
@@ -33,9 +34,12 @@ use crate::tarproc::settings::RunnerSettings;
 ///
 /// If a command fails, hangs, leaves a process running or leaves files that cannot be packed, its
 /// sample is left out and counted, and the run goes on. The codes are exit_status, signal, timeout,
-/// left_running, directory_gone, unreadable, not_a_file, link_outside, too_large, disk_full,
-/// bad_key, same_key and duplicate_field. If the machine runs out of processes, file descriptors or
-/// memory, the run fails and no sample is blamed.
+/// left_running, directory_gone, unreadable, not_a_file, link_outside, too_large, bad_key, same_key
+/// and duplicate_field. At the end the exit status is 3 unless --max-failures tolerates that many.
+///
+/// If the command is not found, no --worker gets as far as its first result, or the machine runs out
+/// of processes, file descriptors, memory or room for the directories, the run fails and no sample is
+/// blamed.
 #[derive(Parser)]
 #[command(name = "tarproc", version, after_long_help = EXAMPLES)]
 pub struct Args {
@@ -59,7 +63,8 @@ pub struct Args {
     ///
     /// For programs that are slow to start. They read a tar stream in which an empty member __end__
     /// follows each sample, and write one in return; tarworker.py does this for Python. If a worker
-    /// dies, the sample it worked on fails and the worker is restarted.
+    /// dies, the sample it worked on fails and the worker is restarted. The run fails if workers die three
+    /// times before any of them has returned a result.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["batch", "multi", "subdirs", "fast_shell"])]
     pub worker: Option<String>,
 
@@ -92,9 +97,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = duration::parse_limit)]
     pub timeout: Option<Duration>,
 
-    /// Exit with status 3 if more than N samples (or P%) fail [default: if all fail]
-    #[arg(long, value_name = "N|P%")]
-    pub max_failures: Option<MaxFailures>,
+    /// Exit with status 3 if more than N samples (or P%) fail
+    #[arg(long, value_name = "N|P%", default_value = "0")]
+    pub max_failures: MaxFailures,
 
     /// Write failed samples to FILE, unchanged, with the command's log in tarproc.log
     #[arg(long, value_name = "FILE")]
@@ -240,6 +245,7 @@ impl Args {
             stdout: if self.prints_stdout() { StdoutTarget::Kept } else { StdoutTarget::Logged },
             ignore_status: self.on_error == OnCommandError::Ignore,
             scratch: Arc::new(Scratch::create(self.tmpdir.as_deref(), self.keep_dirs)?),
+            worker_starts: WorkerStarts::default(),
         })
     }
 

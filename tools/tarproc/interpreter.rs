@@ -44,7 +44,11 @@ impl Interpreter {
         if words.is_empty() {
             bail!(Usage("--interpreter is empty".into()));
         }
-        Ok(Interpreter { program: program(&words[0]), words, script })
+        let program = program(&words[0]);
+        if !words[0].contains('/') && program.is_relative() {
+            bail!("--interpreter {}: command not found", words[0]);
+        }
+        Ok(Interpreter { program, words, script })
     }
 
     /// The text of the script, for an interpreter that is already running.

@@ -43,6 +43,10 @@ impl JobAttempt {
         self.results.iter().all(Result::is_ok)
     }
 
+    fn ends_run(&self) -> bool {
+        self.results.iter().any(|result| result.as_ref().is_err_and(Failure::ends_run))
+    }
+
     fn bytes(&self) -> u64 {
         let packed = self.results.iter().flatten().flat_map(|packed| &packed.samples);
         packed.map(Sample::bytes).sum::<u64>() + self.stdout.len() as u64
@@ -78,7 +82,7 @@ pub fn run(runner: &mut dyn Runner, mut job: CommandJob, retries: u32, keep: boo
     let mut left = retries;
     let attempt = loop {
         let attempt = runner.attempt(job.index, &mut job.samples, keep || left > 0);
-        if left == 0 || attempt.is_success() {
+        if left == 0 || attempt.is_success() || attempt.ends_run() {
             break attempt;
         }
         left -= 1;

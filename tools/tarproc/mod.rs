@@ -60,7 +60,7 @@ fn run(args: Args) -> Result<Outcome> {
     let mut counts = output.finish()?;
     settings.scratch.finish();
     counts.merge(&tally.take());
-    Ok(Outcome { tally: counts, max_failures })
+    Ok(Outcome { tally: counts, max_failures: Some(max_failures) })
 }
 
 /// Runs the command on all samples and writes the results. Returns after the last worker has ended.
@@ -69,7 +69,7 @@ fn process(
     settings: &Arc<RunnerSettings>,
     tally: &SharedTally,
     output: &mut ResultWriter,
-) -> Result<Option<MaxFailures>> {
+) -> Result<MaxFailures> {
     let parallel = args.threads();
     let bytes = ByteLimit::LargestPerWorker(READ_AHEAD);
     let limits = PoolLimits { ordered: !args.unordered, bytes, ..PoolLimits::for_workers(parallel) };

@@ -4,8 +4,7 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use tarpipe::cli::{self, Usage};
-use tarpipe::messages;
-use tarpipe::messages::progress;
+use tarpipe::messages::{self, hints, progress};
 use tarpipe::run::failure::Failure;
 use tarpipe::sample::shard::ShardWriter;
 use tarpipe::sample::{Member, Sample};
@@ -107,11 +106,11 @@ impl ResultWriter {
     }
 
     fn fail(&mut self, subject: &str, failure: &Failure, original: Option<Sample>, log: &CommandLog) -> Result<()> {
-        if self.on_error == OnCommandError::Abort || failure.blames_machine() {
-            bail!("{subject}: {failure}");
+        if self.on_error == OnCommandError::Abort || failure.ends_run() {
+            let hint = hints::for_code(messages::tool(), failure.code).filter(|_| failure.ends_run());
+            bail!("{subject}: {failure}{}", hint.map(|hint| format!("; {hint}")).unwrap_or_default());
         }
-        messages::detail(&format!("{subject}: left out: {failure}"));
-        self.tally.fail(failure.code);
+        self.tally.leave_out(failure.code, subject, failure);
         let (Some(archive), Some(mut sample)) = (&mut self.failed, original) else { return Ok(()) };
         if sample.key == self.last_failed {
             // The same key in two sources. In one archive they would be read back as one sample.

@@ -8,6 +8,7 @@ use tarpipe::run::scratch::Scratch;
 use crate::tarproc::command::{CommandLimits, StdoutTarget};
 use crate::tarproc::interpreter::Interpreter;
 use crate::tarproc::pack::PackRules;
+use crate::tarproc::worker::WorkerStarts;
 
 /// What to run, where, and what to do with the results.
 pub struct RunnerSettings {
@@ -25,6 +26,8 @@ pub struct RunnerSettings {
     pub stdout: StdoutTarget,
     /// Whether a non-zero exit status is ignored.
     pub ignore_status: bool,
+    /// What became of the --worker processes so far.
+    pub worker_starts: WorkerStarts,
 }
 
 impl RunnerSettings {

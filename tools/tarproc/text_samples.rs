@@ -7,7 +7,6 @@ use anyhow::{Context, Result, anyhow};
 use serde_json::Value;
 use tarpipe::cli::SharedTally;
 use tarpipe::location;
-use tarpipe::messages;
 use tarpipe::sample::member_name;
 use tarpipe::sample::{Member, Sample};
 use tarpipe::source;
@@ -59,9 +58,9 @@ impl TextSamples {
     }
 
     fn leave_out(&self, source: &str, index: u64, err: &anyhow::Error) {
-        messages::detail(&format!("{source}: item {index}: left out: {err:#}"));
-        let too_large = err.to_string() == TOO_LARGE;
-        self.tally.add(|tally| tally.fail(if too_large { TOO_LARGE } else { "bad_row" }));
+        let code = if err.to_string() == TOO_LARGE { TOO_LARGE } else { "bad_row" };
+        let item = format!("{source}: item {index}");
+        self.tally.add(|tally| tally.leave_out(code, &item, &format_args!("{err:#}")));
     }
 
     fn sample(&self, index: u64, item: Vec<u8>, source: &Arc<str>) -> Result<Sample> {

@@ -3,6 +3,7 @@
 //! `__error__` in a result has the message of a failure.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 use tarpipe::archive::{ArchiveReader, ArchiveWriter, EntryKind};
@@ -15,12 +16,40 @@ use crate::tarproc::job::{JobAttempt, Runner, take_buffers};
 use crate::tarproc::log::CommandLog;
 use crate::tarproc::pack::{Origin, PackedSamples};
 use crate::tarproc::settings::RunnerSettings;
-use crate::tarproc::worker_process::WorkerProcess;
+use crate::tarproc::worker_process::{WORKER_DIED, WorkerProcess};
 
 const END: &str = "__end__";
 const ERROR: &[u8] = b"__error__";
 /// The member with the key of a sample that has no other members.
 const KEY: &str = "__key__";
+
+/// The code of samples for which a worker has returned an error.
+const WORKER_ERROR: &str = "worker_error";
+
+/// The most deaths of workers before any of them has returned a result.
+const MAX_DEATHS: u32 = 3;
+
+/// Whether the command works as a worker at all, over all processes.
+#[derive(Default)]
+pub struct WorkerStarts {
+    deaths: AtomicU32,
+    has_result: AtomicBool,
+}
+
+impl WorkerStarts {
+    /// Records a death. A command that has died too often without a result would die of every sample: that ends the run.
+    fn record_death(&self, failure: Failure, log: &CommandLog) -> Failure {
+        let deaths = self.deaths.fetch_add(1, Ordering::Relaxed) + 1;
+        if deaths < MAX_DEATHS || self.has_result.load(Ordering::Relaxed) {
+            return failure;
+        }
+        let said = String::from_utf8_lossy(log.bytes());
+        let last = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
+        let last = last.map(|line| format!("; its last line on stderr: {line}")).unwrap_or_default();
+        let what = format!("{}; no worker has returned a result in {deaths} starts{last}", failure.what());
+        Failure::new(failure.code, what).fatal()
+    }
+}
 
 /// Runs samples through one persistent process, which is started when it is first needed and restarted after a failure.
 pub struct WorkerRunner {
@@ -61,13 +90,22 @@ impl Runner for WorkerRunner {
     fn attempt(&mut self, _index: u64, samples: &mut [Sample], keep: bool) -> JobAttempt {
         watched::park_if_ending();
         let result = self.exchange(&mut samples[0], keep);
-        if result.as_ref().is_err_and(|failure| failure.code != "worker_error") {
+        if result.as_ref().is_err_and(|failure| failure.code != WORKER_ERROR) {
             // Its position in the result is unknown, so it must be restarted.
             if let Some(live) = &mut self.live {
                 live.process().kill();
             }
         }
         let log = self.take_log();
+        let starts = &self.settings.worker_starts;
+        let result = match result {
+            Err(failure) if failure.code == WORKER_DIED => Err(starts.record_death(failure, &log)),
+            result => {
+                let is_answer = result.as_ref().map_or_else(|failure| failure.code == WORKER_ERROR, |_| true);
+                starts.has_result.fetch_or(is_answer, Ordering::Relaxed);
+                result
+            }
+        };
         if self.live.as_mut().is_some_and(|live| live.process().is_over()) {
             self.live = None;
         }
@@ -114,7 +152,7 @@ impl LiveWorker {
             let data = self.0.read_data();
             let data = data.map_err(|fault| self.process().fault(&fault.what))?;
             if entry.path == ERROR {
-                error = Some(Failure::new("worker_error", String::from_utf8_lossy(&data).trim().to_owned()));
+                error = Some(Failure::new(WORKER_ERROR, String::from_utf8_lossy(&data).trim().to_owned()));
                 continue;
             }
             add(&mut groups, &entry.path, entry.kind, data)?;

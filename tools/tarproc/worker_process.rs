@@ -14,6 +14,9 @@ use crate::tarproc::log::CommandLog;
 /// Grace period for a worker to end after its last sample.
 const END_GRACE: Duration = Duration::from_secs(5);
 
+/// The code of samples whose worker exited or died of a signal.
+pub const WORKER_DIED: &str = "worker_died";
+
 /// A worker process and its pipes.
 pub struct WorkerProcess {
     child: Child,
@@ -123,9 +126,11 @@ impl WorkerProcess {
         self.over = true;
         let status = wait_or_terminate(&mut self.child, self.exit.as_fd(), false)?;
         reap_group(self.child.id(), Duration::ZERO);
-        let how =
-            failure::check(status).err().map_or("it exited without a result".to_owned(), |failure| failure.to_string());
-        self.fault = Some(Failure::new("worker_died", how));
+        self.fault = Some(match failure::check(status) {
+            Ok(()) => Failure::new(WORKER_DIED, "it exited without a result"),
+            Err(failure) if failure.ends_run() => failure,
+            Err(failure) => Failure::new(WORKER_DIED, failure.to_string()),
+        });
         Ok(0)
     }
 

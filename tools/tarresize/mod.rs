@@ -111,6 +111,7 @@ impl ResizeOutput {
             self.tally.add(|tally| tally.done());
             return self.shard.write(&sample);
         };
+        let code = failure.code.name();
         let message = format!("{}: {}.{}: {failure}", sample.source, sample.key, image.field);
         match self.on_error {
             OnImageError::Abort => return Err(anyhow!(message)),
@@ -121,10 +122,10 @@ impl ResizeOutput {
             }
             OnImageError::Pass => {
                 messages::detail(&message);
-                self.shard.write(&failed::sample(&sample, failure.code.name(), &failure.detail))?;
+                self.shard.write(&failed::sample(&sample, code, &failure.detail))?;
             }
         }
-        self.tally.add(|tally| tally.fail(failure.code.name()));
+        self.tally.add(|tally| tally.fail_as(code, || message));
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use tarpipe::tally::Tally;
 
 use crate::tarshow::args::Args;
 use crate::tarshow::columns::{FieldColumns, FoundValue, SampleValues, text_of};
-use crate::tarshow::samples::{SelectedSamples, explain_failure};
+use crate::tarshow::samples::{SelectedSamples, leave_out};
 
 const OPEN_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -38,10 +38,7 @@ pub fn extract(args: &Args, folder: &str) -> Result<Tally> {
         };
         match written {
             Ok(()) => tally.add(|tally| tally.done()),
-            Err(code) => {
-                explain_failure(&sample, code);
-                tally.add(|tally| tally.fail(code));
-            }
+            Err(code) => tally.add(|tally| leave_out(tally, &sample, code)),
         }
     }
     tree.publish_pending().with_context(|| folder.to_owned())?;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use tarpipe::cli::{self, Samples, SharedTally};
-use tarpipe::messages;
 use tarpipe::messages::progress;
 use tarpipe::run::pool::{self, Cost, PoolLimits};
 use tarpipe::sample::Sample;
@@ -116,10 +115,14 @@ pub fn prepare_with_choice<O: Send + 'static>(
     mut emit: impl FnMut(O) -> Result<()>,
 ) -> Result<Tally> {
     let tally = samples.tally();
+    let failures = tally.clone();
     let work = Arc::new(work);
     let worker = move |_| {
         let work = Arc::clone(&work);
-        move |numbered: NumberedSample| Ok(work(&numbered).inspect_err(|code| explain_failure(&numbered.sample, code)))
+        let failures = failures.clone();
+        move |numbered: NumberedSample| {
+            Ok(work(&numbered).map_err(|code| failures.add(|tally| leave_out(tally, &numbered.sample, code))))
+        }
     };
     let numbered = samples.enumerate().map(move |(number, sample)| {
         Ok(NumberedSample { sample: sample?, number: number as u64, slot: reservoir.next_slot() })
@@ -130,15 +133,21 @@ pub fn prepare_with_choice<O: Send + 'static>(
             tally.add(|tally| tally.done());
             emit(prepared)
         }
-        Err(code) => {
-            tally.add(|tally| tally.fail(code));
-            Ok(())
-        }
+        Err(()) => Ok(()),
     })?;
     Ok(tally.take())
 }
 
-/// Explains with -v why a sample is left out.
-pub fn explain_failure(sample: &Sample, code: &str) {
-    messages::detail(&format!("{}: {}: left out: {code}", sample.source, sample.key));
+/// Counts a sample that is left out.
+pub fn leave_out(tally: &mut Tally, sample: &Sample, code: &'static str) {
+    let reason = match code {
+        "exists" => "a file of that name exists",
+        "in_the_way" => "a link, a folder or a file is in the way",
+        "json" => "a field is not valid JSON",
+        "name_field" => "a column cannot be part of a file name",
+        "name_long" => "the file name is too long",
+        "no_field" => "it has none of the fields",
+        other => other,
+    };
+    tally.leave_out(code, &format!("{}: {}", sample.source, sample.key), &reason);
 }

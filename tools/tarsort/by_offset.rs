@@ -127,8 +127,8 @@ impl OffsetIndexer {
                 return Ok(false);
             }
             if scan.bytes > limit {
-                self.tally.fail("too_large");
-                messages::detail(&format!("{}: {}: larger than {limit} bytes", stream.name(), head.key));
+                let item = format!("{}: {}", stream.name(), head.key);
+                self.tally.leave_out("too_large", &item, &format_args!("larger than {limit} bytes"));
                 continue;
             }
             self.push(source, &head.key, &scan)?;

@@ -33,9 +33,9 @@ use crate::tarvideo::options::{AudioOptions, FrameGeometry, StillOptions, VideoO
 /// network. The output is the same for any -p, given the same --threads and ffmpeg.
 ///
 /// Failed samples are left out and counted under these codes: no_media, no_video, decode, truncated,
-/// unsupported, timeout, memory, too_large, too_short, bad_clip, no_clip, bad_json, crashed, disk_full,
-/// system. If the machine runs out of processes, file descriptors or memory, the run fails and no sample is
-/// blamed.
+/// unsupported, timeout, memory, too_large, too_short, bad_clip, no_clip, bad_json, crashed, system. At the
+/// end the exit status is 3 unless --max-failures tolerates that many. If the machine runs out of
+/// processes, file descriptors, memory or room for temporary files, the run fails and no sample is blamed.
 #[derive(Parser)]
 #[command(name = "tarvideo", version, after_long_help = EXAMPLES)]
 pub struct Args {
@@ -171,9 +171,9 @@ pub struct Args {
     #[arg(long, value_name = "skip|pass", default_value = "skip")]
     on_error: OnMediaError,
 
-    /// Exit with status 3 if more than N samples (or P%) fail [default: if all fail]
-    #[arg(long, value_name = "N|P%")]
-    pub max_failures: Option<MaxFailures>,
+    /// Exit with status 3 if more than N samples (or P%) fail
+    #[arg(long, value_name = "N|P%", default_value = "0")]
+    pub max_failures: MaxFailures,
 
     /// Write a report with one row per sample to FILE (.jsonl, .csv or .parquet)
     #[arg(long, value_name = "FILE")]

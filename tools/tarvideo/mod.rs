@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use tarpipe::cli::{self, Outcome, SharedTally};
-use tarpipe::messages;
 use tarpipe::report::ReportWriter;
 use tarpipe::run::memory::MemoryTurn;
 use tarpipe::run::pool::{self, Cost, PoolLimits};
@@ -53,7 +52,7 @@ fn run(args: Args) -> Result<Outcome> {
     pool::run(limits, samples, cost, worker, |results| output.write(&results))?;
     let tally = output.finish()?;
     scratch.finish();
-    Ok(Outcome { tally, max_failures: args.max_failures })
+    Ok(Outcome { tally, max_failures: Some(args.max_failures) })
 }
 
 /// Where samples, report rows and counts go.
@@ -74,7 +73,7 @@ impl MediaOutput {
         for output in &results.items {
             let OutputSample { key, source, result } = output;
             if let Err(failure) = result
-                && failure.blames_machine()
+                && failure.ends_run()
             {
                 bail!("{source}: {key}: {failure}");
             }
@@ -87,9 +86,8 @@ impl MediaOutput {
                     self.tally.add(|tally| tally.done());
                 }
                 Err(failure) => {
-                    messages::detail(&format!("{source}: {key}: left out: {failure}"));
                     results.failed_sample(key, failure).map_or(Ok(()), |failed| self.shard.write(&failed))?;
-                    self.tally.add(|tally| tally.fail(failure.code));
+                    self.tally.add(|tally| tally.leave_out(failure.code, &format!("{source}: {key}"), failure));
                 }
             }
         }

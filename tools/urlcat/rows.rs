@@ -144,8 +144,7 @@ impl<'a> RowPipeline<'a> {
             let is_named = format!("{err:#}").starts_with(&self.table);
             return Err(if is_named { err } else { err.context(self.table.clone()) });
         }
-        messages::detail(&format!("{}: {err:#}", self.table));
-        self.tally.fail("bad_table");
+        self.tally.leave_out("bad_table", &self.table, &format_args!("{err:#}"));
         Ok(())
     }
 
@@ -244,12 +243,10 @@ impl Visitor for RowPipeline<'_> {
     }
 
     fn bad_row(&mut self, number: u64, why: &str) -> Result<Flow> {
-        let text = format!("{}: row {number}: {why}", self.table);
         if !self.skip_bad {
-            bail!(BadRow(text));
+            bail!(BadRow(format!("{}: row {number}: {why}", self.table)));
         }
-        messages::detail(&text);
-        self.tally.fail("bad_row");
+        self.tally.leave_out("bad_row", &format!("{}: row {number}", self.table), &why);
         Ok(Flow::Continue(()))
     }
 }

@@ -169,7 +169,7 @@ fn start_failure(program: &str, err: &io::Error) -> FetchFailure {
 /// The failure to read the output of a program, which ends the run if this machine is at fault.
 pub fn read_failure(err: &io::Error) -> FetchFailure {
     let failure = failure::Failure::io("read the output of the command", err);
-    match failure.blames_machine() {
+    match failure.ends_run() {
         true => FetchFailure::fatal(failure.what()),
         false => FetchFailure::transient(FailureCode::Command, failure.what()),
     }

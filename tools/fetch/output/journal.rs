@@ -190,7 +190,9 @@ impl JournalState {
                 progress::add_bytes(row.bytes);
             }
             Some(code) => {
-                self.tally.fail(code);
+                let message = row.error_message.as_deref().unwrap_or_default();
+                self.tally
+                    .fail_as(code, || format!("{}: {message}", if row.url.is_empty() { &row.key } else { &row.url }));
                 progress::add_failed();
             }
         }

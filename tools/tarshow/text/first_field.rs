@@ -6,7 +6,7 @@ use tarpipe::tally::Tally;
 
 use crate::tarshow::args::Args;
 use crate::tarshow::columns::{FieldColumn, FoundValue, SampleValues, text_of};
-use crate::tarshow::samples::{SelectedSamples, explain_failure};
+use crate::tarshow::samples::{SelectedSamples, leave_out};
 use crate::tarshow::text::printable::acts;
 use crate::tarshow::text::text_output::{self, TextOutput};
 
@@ -20,8 +20,7 @@ pub fn write(args: &Args, column: &FieldColumn) -> Result<Tally> {
             Ok(Some(FoundValue::Field(member))) => member.data.clone(),
             Ok(Some(FoundValue::Value(value))) => text_of(&value).into_bytes(),
             Err(code) => {
-                explain_failure(&sample, code);
-                tally.add(|tally| tally.fail(code));
+                tally.add(|tally| leave_out(tally, &sample, code));
                 continue;
             }
         };
