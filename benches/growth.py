@@ -1,4 +1,4 @@
-"""What a sample costs as the input grows, and how much memory: both lines should be level. And what -p buys."""
+"""Cost per sample and memory as the input grows, which should both stay constant; and the speed-up of -p."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ SIZES = (1, 4, 16)
 
 @dataclass
 class Growing:
-    """A tool and how much of what it is given."""
+    """A tool, its input and its flags."""
 
     name: str
     count: int  # samples at the smallest size
@@ -27,7 +27,7 @@ class Growing:
 
 
 def run(bench):
-    # In memory: what a disk takes to write back is counted as its writer's time, and differs from run to run.
+    # In memory, because write-back to a disk counts as the writer's time and varies from run to run.
     place = "/dev/shm" if pathlib.Path("/dev/shm").is_dir() else None
     folder = pathlib.Path(tempfile.mkdtemp(prefix="growth-", dir=place))
     try:
@@ -87,7 +87,7 @@ def fetching(bench, base):
 
 
 def grow(bench, title, tools):
-    """Each tool at each size; all tools of a list are one picture."""
+    """Runs each tool at each size; the tools of a list share one chart."""
     rows = {}
     for tool in tools:
         counts = {size: tool.count * size for size in SIZES}
@@ -103,7 +103,7 @@ def grow(bench, title, tools):
 
 
 def judge(bench, name, points):
-    """Between 4 and 16 times: start-up does not count any more, what grows with the input does."""
+    """Compares 4 and 16 times the input: start-up is negligible there, and growth is visible."""
     _, middle, large = points
     cost = (large["cpu"] / large["items"]) / (middle["cpu"] / middle["items"])
     bench.expect(name, f"{name}: a sample of 16 x costs {cost:.2f} x one of 4 x, bar 1.25", cost <= 1.25)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Instructions of a sample, counted: noise does not move them, so a slow-down shows on any machine.
+"""Counts the instructions per sample, which do not depend on the load: a slow-down shows on any machine.
 
     scripts/test --instructions             compare with instructions.json; status 1 beyond the margin
-    scripts/test --instructions --accept    write the baseline anew
-    scripts/test --instructions --profile tarcat    in which functions they are
+    scripts/test --instructions --accept    replace the baseline
+    scripts/test --instructions --profile tarcat    list the most expensive functions
 
-What is counted is the tool's own process (cachegrind, no simulation of caches), at two sizes: the difference is
-what the samples cost, without start-up. Of tarproc that is its own share: commands are not counted. valgrind 3.19 does not
-know pidfd_open, so that tarproc waits as on an old kernel.
+Only the tool's own process is counted (cachegrind without cache simulation), at two input sizes: the difference is
+the cost of the samples, without start-up. The commands that tarproc runs are not counted. valgrind 3.19 does not
+support pidfd_open, so tarproc waits as on an old kernel.
 """
 
 import argparse
@@ -44,8 +44,8 @@ CASES = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", required=True, type=pathlib.Path, help="where the tools are")
-    parser.add_argument("--accept", action="store_true", help="write the baseline anew")
-    parser.add_argument("--profile", metavar="NAME", choices=CASES, help="say in which functions the instructions of one are")
+    parser.add_argument("--accept", action="store_true", help="replace the baseline")
+    parser.add_argument("--profile", metavar="NAME", choices=CASES, help="list the functions with the most instructions of one case")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if args.profile:
@@ -64,7 +64,7 @@ def compare(found, baseline):
         is_slower = change > MARGIN
         status = max(status, int(is_slower or expected is None))
         note = "SLOWER" if is_slower else "faster: run with --accept" if change < -MARGIN else "ok" if expected else "NO BASELINE"
-        print(f"  {name:<32} {count:>12,} instructions a sample  {change:+6.1%}  {note}")
+        print(f"  {name:<32} {count:>12,} instructions per sample  {change:+6.1%}  {note}")
     return status
 
 
@@ -91,7 +91,7 @@ def profile(folder, work, flags, count, kind):
 
 
 def valgrind(folder, work, flags, source, tool, *options):
-    """What valgrind says about one run of a tool."""
+    """Runs a tool under valgrind and returns the instruction count."""
     out = pathlib.Path(tempfile.mkdtemp(dir=work))
     words = [flag.replace("{out}", str(out)) for flag in flags]
     counted = ["valgrind", f"--tool={tool}", *options, str(folder / words[0])]

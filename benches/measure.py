@@ -24,8 +24,8 @@ class Contestant:
     stdin: object = None
     env: dict = field(default_factory=dict)
     prepare: object = None  # called before each run, not measured
-    less: str = None  # a contestant that does nothing but start: what it takes is taken off
-    share: float = 1.0  # of the work that it does; its times are those of the whole
+    less: str = None  # a contestant that only starts: its time is subtracted
+    share: float = 1.0  # of its work; the times shown are those of the whole
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Bar:
 
 
 class Bench:
-    """What the benches share: places, corpora, comparisons."""
+    """Shared parts of the benches: folders, corpora, comparisons."""
 
     def __init__(self, root, tools, quick, rounds):
         self.root, self.tools, self.quick, self.rounds = root, tools, quick, rounds
@@ -52,7 +52,7 @@ class Bench:
         return str(self.tools / name)
 
     def made(self, name, make):
-        """A file of the cache; `make(path)` makes it when it is not there."""
+        """Returns a cached file; `make(path)` creates it if it does not exist."""
         path = self.cache / name
         if not path.exists():
             part = path.with_name(path.name + ".part")
@@ -65,7 +65,7 @@ class Bench:
         subprocess.run([str(word) for word in command], check=True)
 
     def python(self, *packages):
-        """A Python that has these packages, or None when they cannot be installed."""
+        """Returns a Python with these packages, or None if they cannot be installed."""
         home = self.cache / "venv"
         if not home.exists():
             venv.create(home, with_pip=True)
@@ -74,7 +74,7 @@ class Bench:
         return binary if subprocess.run(install, stdout=subprocess.DEVNULL).returncode == 0 else None
 
     def has(self, program, package=None):
-        """Whether a peer is there; installs its Debian package when it is not, and says so when that fails."""
+        """Returns whether a peer is available; installs its Debian package if necessary, and reports if that fails."""
         install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package or program]
         if shutil.which(program, path=PATH) or subprocess.run(install, stdout=subprocess.DEVNULL).returncode == 0:
             return True
@@ -83,8 +83,8 @@ class Bench:
 
     def compare(self, title, contestants, bars=(), items=None, unit="items", headline=None, size=None):
         """Runs the contestants in turn and prints medians and ratios. `headline` names the contestant whose
-        ratios to all others stand in the README; `size` is how many bytes go into each,
-        or the file that has them."""
+        ratios to all others appear in the README; `size` is the input size in bytes,
+        or the input file."""
         size = os.path.getsize(size) if isinstance(size, str) else size
         runs = {contestant.name: [] for contestant in contestants}
         for _ in range(self.rounds):
@@ -106,7 +106,7 @@ class Bench:
         return rows
 
     def record(self, title, rows, items=None, unit="items", headline=None, curve=None, size=None):
-        """Keeps a comparison; `curve` says what its rows are, when they are points of one."""
+        """Records a comparison; `curve` names the x axis if its rows are points of a curve."""
         self.results.append({
             "title": title, "rounds": self.rounds, "quick": self.quick, "items": items, "unit": unit,
             "size": size, "headline": headline, "curve": curve, "rows": rows, "bars": [],
@@ -115,13 +115,13 @@ class Bench:
     def judge(self, title, rows, bar):
         ratio = lambda name: rows[bar.peer][bar.measure] / max(rows[name][bar.measure], 1e-9)
         text = f"{bar.ours} is {ratio(bar.ours):.2f} x {bar.peer} ({bar.measure}), bar {bar.least}"
-        # What nothing could do better, and the same without a part of it, stand beside: they say how far the bar is.
+        # Floors and partial contestants are shown too, for the distance to the bar.
         beside = [name for name in rows if name.startswith(f"{bar.ours}, ") or "(floor)" in name and name != bar.peer]
         text += "".join(f"; {name}: {ratio(name):.2f} x" for name in beside)
         self.expect(title, text, ratio(bar.ours) >= bar.least)
 
     def expect(self, title, text, met):
-        """Prints a bar, and remembers it when it is missed."""
+        """Prints a bar, and records it if it is missed."""
         print(f"    {'ok    ' if met else 'MISSED'} {text}", flush=True)
         if self.results:
             self.results[-1]["bars"].append({"text": text, "met": met})
@@ -132,7 +132,7 @@ class Bench:
 def run_once(contestant):
     """Wall and CPU seconds and peak memory of one run, its children included.
 
-    GNU time stands between us and the command: a child's peak memory starts with its parent's.
+    GNU time starts the command, because a child's peak memory starts with its parent's.
     """
     if contestant.prepare:
         contestant.prepare()

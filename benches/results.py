@@ -1,4 +1,4 @@
-"""The figures of the benches, kept in one JSON file: a bench that runs again replaces its own."""
+"""The results of the benches in one JSON file; a bench that runs again replaces its own."""
 
 import datetime
 import json
@@ -9,7 +9,7 @@ import re
 
 
 def load(path):
-    """What the file has: by bench, its machine and its comparisons."""
+    """Reads the file: for each bench, its machine and its comparisons."""
     return json.loads(path.read_text()) if path.exists() else {}
 
 
@@ -23,7 +23,7 @@ def keep(path, name, comparisons):
 
 
 def machine():
-    """In a line: what the figures were measured on."""
+    """Describes the machine in one line."""
     cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     memory = re.search(r"MemTotal:\s*(\d+)", pathlib.Path("/proc/meminfo").read_text())
     words = [f"{os.cpu_count()} cores of {cpu[1].strip()}" if cpu else f"{os.cpu_count()} cores"]

@@ -1,11 +1,11 @@
 # Sourced by other scripts.
 #
-#   heed_help ARGUMENT...                  prints the comment at the top of the script for -h or --help; the script has
-#                                          changed to another folder once
-#   refuse_flag ARGUMENT                   ends the script when the argument looks like a flag
-#   install_missing PROGRAM:PACKAGE...     installs Debian packages whose programs are missing, and says which: a program
-#                                          by its name, or any file by its whole path. Without apt or root it names what
-#                                          is missing and fails.
+#   heed_help ARGUMENT...                  prints the comment at the top of the script for -h or --help, from the folder
+#                                          of the script's first cd
+#   refuse_flag ARGUMENT                   ends the script if the argument looks like a flag
+#   install_missing PROGRAM:PACKAGE...     installs Debian packages whose programs are missing, and names them. PROGRAM is
+#                                          a command, or a file with its full path. Without apt or root it names the
+#                                          missing packages and fails.
 
 heed_help() {
   [[ ${1-} == -h || ${1-} == --help ]] || return 0
@@ -45,5 +45,5 @@ build_tools() {
   "target/$profile/tarpipe" link --force "target/$profile"
 }
 
-# What the build needs beside Rust and a C compiler.
+# Build dependencies apart from Rust and a C compiler.
 build_packages=(cmake:cmake nasm:nasm) # libjpeg-turbo

@@ -19,7 +19,7 @@ fn a_mistake_ends_a_script_at_once_with_status_2() {
             "tests/faults/run --only x/y",
             "scripts/test --faults: error: no pipeline and fault are called x/y (there are: fetch/{",
         ),
-        ("fuzz/run nosuch", "fuzz: no target is called nosuch (there are: "),
+        ("fuzz/run nosuch", "fuzz: unknown target nosuch (use: "),
         ("scripts/img2dataset --nosuch 1", "img2dataset: no flag --nosuch (see --help)"),
         ("scripts/install --nosuch", "install: no flag --nosuch (see --help)"),
         ("tests/load/run nosuch", "scripts/test --load: error: no load called nosuch (there are: "),
@@ -36,10 +36,7 @@ fn a_mistake_ends_a_script_at_once_with_status_2() {
         ),
         ("tools/shardrun/cluster/ssh-cluster nosuch", "ssh-cluster: error: argument command: invalid choice: 'nosuch'"),
         ("scripts/test --nosuch", "test: no flag --nosuch (see --help)"),
-        (
-            "scripts/test --engines nosuch",
-            "test: no engine is called nosuch (there are: slurm spark ray k8s pipelines)",
-        ),
+        ("scripts/test --engines nosuch", "test: unknown engine nosuch (use: slurm spark ray k8s pipelines)"),
         ("scripts/video2dataset --nosuch 1", "video2dataset: no flag --nosuch (see --help)"),
     ] {
         let done = bash(&format!("{}/{words}", root.display())).cwd(folder.path()).done().status(2);

@@ -1,4 +1,4 @@
-"""What a package contains: the files of an installation, and where each goes below its prefix."""
+"""The contents of a package: the files of an installation, and the path of each below its prefix."""
 
 import dataclasses
 import pathlib

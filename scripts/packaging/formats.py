@@ -84,7 +84,7 @@ def wheel(package, dist):
 
 
 def compat(package, dist):
-    """tarpipe_compat-VERSION-py3-none-any.whl: the names of the programs that ours stand in for."""
+    """tarpipe_compat-VERSION-py3-none-any.whl: the names of the programs that ours replace."""
     summary = "Modules and commands img2dataset, video2dataset and any2dataset that run tarpipe"
     needs = f"Requires-Dist: tarpipe=={package.version}\n"
     made = Wheel("tarpipe_compat", package.version, "py3-none-any", metadata("tarpipe-compat", package, summary, needs))

@@ -1,8 +1,8 @@
-"""What can happen to a run, and where: a seed and what an undisturbed run did decide that.
+"""The faults of a run, chosen by a seed and by what an undisturbed run did.
 
-Exact: the number of the call before which a stage is killed, ended or loses its folder, which calls are
-short, the size of the disk, the byte behind which a connection is cut or the network goes, the limits.
-Up to the scheduler: which thread makes that call, and which connection carries that byte.
+Reproducible: the number of the call before which a stage is killed, ended or loses its folder, which calls are
+short, the size of the disk, the byte after which a connection is cut or the network fails, the limits.
+Not reproducible: which thread makes that call, and which connection carries that byte.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The pipelines that are disturbed. Each writes shards below `out` and is resumed by being run again."""
+"""The pipelines under test. Each writes shards below `out` and is resumed by running it again."""
 
 import shutil
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The folders of a run. There is one place, made anew for each: paths are the same in every run."""
+"""The folders of a run, at the same paths in every run."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ import subprocess
 
 
 class Place:
-    """disk/out takes the shards, disk/side what stands beside them, tmp temporary files, err what is said."""
+    """disk/out has the shards, disk/side their sidecars, tmp temporary files, err the messages."""
 
     here = pathlib.Path(__file__).resolve().parent
 

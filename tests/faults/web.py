@@ -9,8 +9,8 @@ import time
 
 
 class Web:
-    """Serves files from memory, ranges too. While it is `changing`, a file that is asked for again is the one of that
-    name in `changed`, under another tag."""
+    """Serves files and ranges of them from memory. While `changing` is set, a second request for a file returns the one
+    of that name in `changed`, with another ETag."""
 
     def __init__(self, files, changed):
         self.files, self.changed = files, changed
@@ -65,10 +65,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Relay:
-    """Passes connections on. Bytes are counted over all connections and both ways; when the count reaches a
-    place in `cuts`, the connection that carries the byte is reset; when it reaches `away`, the network goes
-    away for some seconds: new connections are reset, or, when `silent`, nothing moves any more, which is
-    what a pulled cable looks like."""
+    """Forwards connections. Bytes are counted over all connections in both directions; when the count reaches a
+    number in `cuts`, the connection that carries the byte is reset; when it reaches `away`, the network fails
+    for some seconds: new connections are reset or, if `silent`, no data is forwarded any more, as with
+    a pulled cable."""
 
     def __init__(self, port):
         self.target = port
@@ -80,7 +80,7 @@ class Relay:
         threading.Thread(target=self.accept, daemon=True).start()
 
     def settle(self, cuts=(), away=None, seconds=0.0, silent=False):
-        """Forgets what was, and sets what is to happen. Connections of earlier runs end."""
+        """Resets the state and sets the next faults. Connections of earlier runs are closed."""
         with self.lock:
             self.passed, self.struck = 0, 0
             self.cuts, self.away = sorted(cuts), away

@@ -1,4 +1,4 @@
-"""Upper case, by a process that stays: what the pipeline `worker` runs."""
+"""Converts to upper case: the persistent worker of the pipeline `worker`."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""Streams that are never on a disk, written to stdout: `streams.py tiny|large|rows|urls …`.
+"""Generates streams that are larger than the disk, on stdout: `streams.py tiny|large|rows|urls …`.
 
     tiny N             N samples of one short text each
     large BYTES EACH   samples of EACH zero bytes, until there are BYTES

@@ -1,4 +1,4 @@
-"""Runs a pipe and samples the memory of its stages; flat means that the end is no higher than the beginning."""
+"""Runs a pipe and samples the memory of its stages: it must not grow from the first half to the second."""
 
 import pathlib
 import signal
