@@ -104,6 +104,11 @@ impl ReportWriter {
 
     /// Adds a row: one value per column, in order. A value of the wrong type
     /// becomes null in parquet.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output. Parquet holds up to a row group in memory, so they
+    /// may appear later or in [`ReportWriter::finish`].
     pub fn add(&mut self, row: Vec<Value>) -> Result<()> {
         debug_assert_eq!(row.len(), self.columns.len(), "a value for each column");
         match &mut self.kind {
@@ -130,6 +135,11 @@ impl ReportWriter {
     }
 
     /// Writes what is left and makes the report appear under its name.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Sink::finish`]. A report that is dropped unfinished is
+    /// discarded.
     pub fn finish(self) -> Result<()> {
         let sink = match self.kind {
             ReportFormat::Jsonl(mut sink, buf) => {

@@ -134,6 +134,10 @@ impl<R: io::Read> ArchiveReader<R> {
     /// Reads the data of the current member into memory. Memory grows with the
     /// data that arrives, not with the size that the header announces. Once the
     /// data was read or copied, this returns nothing.
+    ///
+    /// # Errors
+    ///
+    /// A [`Fault`] if the input fails or ends before the announced size.
     pub fn read_data(&mut self) -> Result<Vec<u8>, Fault> {
         // Beyond this, memory is only allocated as data arrives.
         const TRUSTED: u64 = 64 << 20;
@@ -158,6 +162,10 @@ impl<R: io::Read> ArchiveReader<R> {
     }
 
     /// Skips the data of the current member and its padding.
+    ///
+    /// # Errors
+    ///
+    /// A [`Fault`] if the input fails or ends within the data or its padding.
     pub fn skip_data(&mut self) -> Result<(), Fault> {
         while self.remaining > 0 {
             self.fill_data()?;

@@ -47,6 +47,11 @@ impl<W: Write> ArchiveWriter<W> {
     /// Begins a member with header blocks that were read from another archive
     /// ([`super::ArchiveEntry::header`]). Zeros at the end of the last block
     /// may be missing.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output. The blocks are not checked: they must be valid
+    /// headers.
     pub fn raw_header(&mut self, blocks: &[u8]) -> io::Result<()> {
         self.end_member()?;
         self.put(blocks)?;
@@ -57,6 +62,10 @@ impl<W: Write> ArchiveWriter<W> {
     /// owner `bigdata` (1000), as WebDataset's writer has it. A PAX header
     /// precedes it only if the name (over 100 bytes, or 255 split at a slash)
     /// or the size (8 GB and more) does not fit.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
     pub fn new_header(&mut self, path: &str, size: u64, mtime: u64) -> io::Result<()> {
         self.end_member()?;
         let mut header = plain_header(mtime);
@@ -76,6 +85,11 @@ impl<W: Write> ArchiveWriter<W> {
     }
 
     /// Writes data of the current member.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output. The caller must write exactly the number of bytes
+    /// that the header announces; this is not checked.
     pub fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.in_member += bytes.len() as u64;
         self.put(bytes)
@@ -83,6 +97,10 @@ impl<W: Write> ArchiveWriter<W> {
 
     /// Ends the current member and writes everything gathered, for a reader
     /// that waits for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
     pub fn flush(&mut self) -> io::Result<()> {
         self.end_member()?;
         self.out.write_all(&self.gathered)?;
@@ -92,6 +110,11 @@ impl<W: Write> ArchiveWriter<W> {
 
     /// Writes the end of the archive and everything gathered, and returns the
     /// output. The output itself is not closed or committed.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output. A writer that is dropped instead leaves an archive
+    /// without its end, which readers refuse.
     pub fn finish(mut self) -> io::Result<W> {
         self.end_member()?;
         self.put(&[0; 2 * BLOCK])?;

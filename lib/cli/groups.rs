@@ -78,6 +78,11 @@ impl InputFlags {
 
     /// The samples of all sources, loaded into memory one by one. Also tells
     /// the progress display how much there is to read.
+    ///
+    /// # Errors
+    ///
+    /// Without sources, stdin is a terminal; a list of sources cannot be read
+    /// or expanded. Sources themselves are opened later, by the iterator.
     pub fn samples(&self, limit: &SampleLimit) -> Result<Samples> {
         let names = self.names()?;
         expect_bytes(&names);

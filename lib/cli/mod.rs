@@ -70,6 +70,11 @@ pub fn main<A: Parser>(args: Vec<OsString>, run: fn(A) -> Result<Outcome>) -> Ex
 
 /// [`main`] for programs that are not filters: without verbosity, store flags
 /// and signal handling.
+///
+/// # Errors
+///
+/// Errors are printed, not returned: the exit status is 2 for a usage error and
+/// 1 for all others.
 pub fn main_without_flags<A: Parser>(command: Command, args: Vec<OsString>, run: fn(A) -> Result<()>) -> ExitCode {
     guard::<A>(|| match parse(args, command)? {
         ParsedArgs::Matches(matches) => run(A::from_arg_matches(&matches)?).map(|()| ExitCode::SUCCESS),

@@ -23,6 +23,11 @@ pub enum Encoder<W: Write + Send + 'static> {
 
 impl<W: Write + Send + 'static> Encoder<W> {
     /// Ends the compressed stream and returns the output.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output, or of a compression thread. An encoder that is
+    /// dropped instead leaves a truncated stream.
     pub fn finish(self) -> io::Result<W> {
         match self {
             Encoder::Gzip(encoder) => encoder.finish(),

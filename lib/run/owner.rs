@@ -103,6 +103,10 @@ pub fn unique() -> String {
 /// [`signals::create_guarded`]); otherwise removing it is up to the caller. The
 /// lock lasts as long as the returned handle. Tries further names if one is
 /// taken or was removed as garbage before it could be locked.
+///
+/// # Errors
+///
+/// Those of `create`, other than that the name exists, or of taking the lock.
 pub fn create(
     name: impl Fn(&str) -> PathBuf,
     create: impl Fn(&Path) -> io::Result<File>,

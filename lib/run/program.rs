@@ -32,6 +32,10 @@ pub fn path() -> Result<PathBuf> {
 /// The first words of a command that starts `tool` in another process: the
 /// executable, and the tool's name if it contains several. `tool` is the tool
 /// that is running now.
+///
+/// # Errors
+///
+/// Fails as [`path`] does.
 pub fn command(tool: &str) -> Result<Vec<String>> {
     let program = path()?.to_string_lossy().into_owned();
     Ok(if TOOLS.get().is_some() { vec![program, tool.to_owned()] } else { vec![program] })

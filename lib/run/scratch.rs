@@ -105,6 +105,10 @@ impl Scratch {
 
 /// Creates a temporary directory with these permissions and locks it, as
 /// [`owner::create`] does.
+///
+/// # Errors
+///
+/// The directory cannot be created or locked.
 pub fn create_locked(mode: u32, name: impl Fn(&str) -> PathBuf) -> io::Result<(PathBuf, File)> {
     owner::create(name, |path| {
         fs::DirBuilder::new().mode(mode).create(path)?;

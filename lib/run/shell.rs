@@ -55,6 +55,11 @@ impl ShellProcess {
     }
 
     /// Starts a script and returns its output. Its stdin is empty.
+    ///
+    /// # Errors
+    ///
+    /// The shell cannot be started. Whether the script succeeds is known only
+    /// at its end.
     pub fn reading(script: &str) -> Result<(Self, std::process::ChildStdout)> {
         let mut process = ShellProcess::spawn(shell(script).stdin(Stdio::null()).stdout(Stdio::piped()))?;
         let stdout = process.child.stdout.take().context("no pipe to the command")?;
@@ -63,6 +68,11 @@ impl ShellProcess {
 
     /// Starts a script and returns its stdin. The output of the script goes to
     /// stderr, because our stdout may be an archive.
+    ///
+    /// # Errors
+    ///
+    /// The shell cannot be started. Whether the script succeeds is known only
+    /// at its end.
     pub fn writing(script: &str) -> Result<(Self, std::process::ChildStdin)> {
         let mut process = ShellProcess::spawn(shell(script).stdin(Stdio::piped()).stdout(std::io::stderr()))?;
         let stdin = process.child.stdin.take().context("no pipe to the command")?;

@@ -52,6 +52,10 @@ static RECEIVED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Starts the thread that handles signals. Called once, by `cli::main`; before
 /// that, signals have their default action.
+///
+/// # Errors
+///
+/// The handlers cannot be installed, or the system is out of threads.
 pub fn listen() -> io::Result<()> {
     for signal in SIGNALS {
         signal_hook::flag::register(signal, Arc::clone(&RECEIVED))?;

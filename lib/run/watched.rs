@@ -62,6 +62,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// If the limit on processes is reached, this is retried for two seconds,
 /// because other processes end. Blocks forever if the process is being ended.
 /// The caller must reap the child and call [`reap_group`].
+///
+/// # Errors
+///
+/// The command cannot be started, or the system is out of processes or file
+/// descriptors.
 pub fn spawn(command: &mut Command) -> io::Result<(Child, OwnedFd)> {
     let mark = strays::mark_command(command.process_group(0));
     let mut child = spawn_patiently(command, mark)?;
@@ -79,6 +84,10 @@ pub fn spawn(command: &mut Command) -> io::Result<(Child, OwnedFd)> {
 /// A file descriptor that becomes readable when the child ends: a pidfd, or a
 /// pipe fed by a thread before Linux 5.3. The child must not have been reaped
 /// yet.
+///
+/// # Errors
+///
+/// The system is out of file descriptors, or, before Linux 5.3, of threads.
 pub fn exit_of(child: &Child) -> io::Result<OwnedFd> {
     let pid = Pid::from_child(child);
     match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
@@ -136,6 +145,10 @@ pub struct ChildEvents {
 /// Blocks until the process ends, one of the given pipes is ready, or `until`
 /// has passed. Pipes and events that are None are not waited for; without a
 /// deadline it may block forever. Interrupted calls are restarted.
+///
+/// # Errors
+///
+/// Those of poll(2), except interruptions.
 pub fn wait_ready(
     exit: Option<BorrowedFd<'_>>,
     stdin: Option<BorrowedFd<'_>>,
@@ -162,6 +175,10 @@ pub fn wait_ready(
 }
 
 /// Blocks until one descriptor is readable; false if `until` has passed first.
+///
+/// # Errors
+///
+/// Those of poll(2), except interruptions.
 pub fn wait_readable(fd: impl AsFd, until: Option<Instant>) -> io::Result<bool> {
     Ok(wait_ready(None, None, Some(fd.as_fd()), None, until)?.stdout)
 }
@@ -169,6 +186,10 @@ pub fn wait_readable(fd: impl AsFd, until: Option<Instant>) -> io::Result<bool> 
 /// Reads once, up to 16 KB, from a pipe that is ready, and passes the bytes to
 /// `give`. At the end of the pipe, sets it to None. Returns the number of
 /// bytes; a pipe that is None gives 0.
+///
+/// # Errors
+///
+/// A fatal [`Failure`] if the pipe cannot be read: the sample is not to blame.
 pub fn read_available<P: AsFd>(pipe: &mut Option<P>, mut give: impl FnMut(&[u8])) -> Result<usize, Failure> {
     let Some(open) = pipe else { return Ok(0) };
     let mut buf = [0; 16 * 1024];
@@ -184,6 +205,10 @@ pub fn read_available<P: AsFd>(pipe: &mut Option<P>, mut give: impl FnMut(&[u8])
 
 /// Reaps a child: waits for it to end by itself, or, if `by_force`, calls
 /// [`terminate`] with a grace period of 200 ms.
+///
+/// # Errors
+///
+/// The child was reaped elsewhere.
 pub fn wait_or_terminate(child: &mut Child, exit: BorrowedFd<'_>, by_force: bool) -> io::Result<ExitStatus> {
     if by_force { terminate(child, exit, LAST_WORDS) } else { child.wait() }
 }
@@ -191,6 +216,11 @@ pub fn wait_or_terminate(child: &mut Child, exit: BorrowedFd<'_>, by_force: bool
 /// Sends TERM to the process group of a child, and KILL if the child has not
 /// ended within `grace`; then reaps the child. Follow it with
 /// [`reap_terminated_group`] for the rest of the group.
+///
+/// # Errors
+///
+/// The child was reaped elsewhere. A process that ignores TERM is not an error:
+/// it is killed.
 pub fn terminate(child: &mut Child, exit: BorrowedFd<'_>, grace: Duration) -> io::Result<ExitStatus> {
     signals::signal_group(child.id(), Signal::TERM);
     let ready = wait_ready(Some(exit), None, None, None, Some(Instant::now() + grace));

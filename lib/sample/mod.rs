@@ -101,6 +101,10 @@ impl Sample {
 
     /// Writes all members in order. Headers that were read are written
     /// unchanged, so that an untouched sample is copied byte for byte.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
     pub fn write<W: Write>(&self, out: &mut ArchiveWriter<W>) -> io::Result<()> {
         for member in &self.members {
             match &member.header {

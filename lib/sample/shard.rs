@@ -80,6 +80,11 @@ impl ShardWriter {
 
     /// Ends the archive and makes it appear under its name. Blocks until it is
     /// stored.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`crate::sink::Sink::finish`]. A shard that is dropped
+    /// unfinished is discarded.
     pub fn finish(self) -> Result<StoredBytes> {
         self.writer.finish()?.finish()
     }

@@ -154,6 +154,12 @@ impl<R: io::Read> SampleStream<R> {
 
     /// Moves on to the next sample and returns its head; None after the last.
     /// Reads past what is left of the current sample.
+    ///
+    /// # Errors
+    ///
+    /// The input fails, ends early or is not a tar archive; the error has the
+    /// source and the byte offset. Members that cannot belong to a sample are
+    /// counted, not errors.
     #[allow(clippy::should_implement_trait, reason = "it can fail, and lends the stream to the sample")]
     pub fn next(&mut self) -> Result<Option<SampleHead>> {
         while self.next_member()?.is_some() {}
@@ -171,6 +177,10 @@ impl<R: io::Read> SampleStream<R> {
     /// headers, have more than `limit` bytes; the sample is then counted as
     /// `too_large` and skipped. Never holds more than about `limit` bytes of
     /// data, or 1 MB of headers if that is more.
+    ///
+    /// # Errors
+    ///
+    /// The archive is damaged, or a field appears twice in the sample.
     pub fn load(&mut self, head: SampleHead, limit: u64) -> Result<Option<Sample>> {
         let source = Arc::clone(&self.name);
         let mut sample = Sample { key: head.key, mtime: head.mtime, source, members: Vec::new() };
@@ -194,6 +204,12 @@ impl<R: io::Read> SampleStream<R> {
     /// Copies the current sample to `out` without holding it in memory. `each`
     /// is called for every member after its header was written. Headers are
     /// copied unchanged if they are self-contained.
+    ///
+    /// # Errors
+    ///
+    /// The archive is damaged, a field appears twice in the sample, or `out`
+    /// fails. What was written of the sample stays in `out`, so the output must
+    /// not be finished.
     pub fn copy<W: Write>(&mut self, out: &mut ArchiveWriter<W>, mut each: impl FnMut(MemberView<'_>)) -> Result<()> {
         while let Some((entry, field)) = self.next_member()? {
             self.refuse_field(&entry, &field)?;
@@ -213,6 +229,11 @@ impl<R: io::Read> SampleStream<R> {
 
     /// Reads the current sample and calls `each` for every member, with the
     /// data of those for which `wants` returns true; the others are skipped.
+    ///
+    /// # Errors
+    ///
+    /// The archive is damaged, or a field appears twice in the sample. There is
+    /// no limit on the size of the members that `wants` selects.
     pub fn inspect(
         &mut self,
         mut wants: impl FnMut(&MemberView<'_>) -> bool,
@@ -233,6 +254,10 @@ impl<R: io::Read> SampleStream<R> {
     /// Calls `each` with the header of every member of the current sample and
     /// skips the data. Unlike the other methods it accepts duplicate fields, so
     /// that the caller (tarcheck) can report them itself.
+    ///
+    /// # Errors
+    ///
+    /// The archive is damaged.
     pub fn headers(&mut self, mut each: impl FnMut(MemberView<'_>)) -> Result<()> {
         while let Some((entry, field)) = self.next_member()? {
             each(MemberView { field: &field, entry: &entry, data_offset: self.reader.offset() });

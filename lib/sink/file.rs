@@ -36,6 +36,10 @@ impl Temporary {
     /// Creates the temporary file for `target`; missing folders are created. If
     /// the target is a symbolic link, the file that it points to is replaced,
     /// not the link.
+    ///
+    /// # Errors
+    ///
+    /// The folder or the file cannot be created.
     pub fn create(target: &Path) -> Result<Self> {
         let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
         let mut temporary = Temporary::create_in(folder_of(&target))?;
@@ -45,6 +49,10 @@ impl Temporary {
 
     /// Creates a temporary file in `folder`, which is created if it is missing.
     /// Its name is given later, by [`Temporary::place`].
+    ///
+    /// # Errors
+    ///
+    /// The folder or the file cannot be created.
     pub fn create_in(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)?;
         remove_garbage(folder);
@@ -80,6 +88,12 @@ impl Temporary {
 
     /// Syncs the file and renames it to its target, atomically replacing what
     /// is there. When this returns, the file survives a crash of the machine.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written to disk or renamed; it is then removed. A
+    /// folder that cannot be synced is not an error, because the rename has
+    /// succeeded.
     pub fn commit(mut self) -> Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.path, &self.target).context("cannot rename the temporary file")?;

@@ -78,6 +78,10 @@ pub fn write_text(name: &str, text: &str) -> Result<()> {
 }
 
 /// The same as [`write_text`] for any bytes.
+///
+/// # Errors
+///
+/// Fails as [`write_text`] does.
 pub fn write_bytes(name: &str, bytes: &[u8]) -> Result<()> {
     let mut sink = Sink::create(name, SinkOptions::default())?;
     sink.write_all(bytes)?;
@@ -132,6 +136,10 @@ impl Sink {
 
     /// The same without compression, whatever the suffix says: for bytes that
     /// are compressed already.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Sink::create`] does.
     pub fn create_as_is(name: &str) -> Result<Self> {
         let target = SinkTarget::create(name, false).with_context(|| display(name))?;
         Ok(Sink { name: display(name), layer: Layer::Plain(target) })
@@ -203,6 +211,11 @@ pub fn is_stdout(name: &str) -> bool {
 
 /// Rejects names that obviously cannot be written: empty ones and directories.
 /// Use it to report mistakes before a long run.
+///
+/// # Errors
+///
+/// Describes what is wrong, without the name. A folder that is not writable is
+/// found only by [`Sink::create`].
 pub fn check_name(name: &str) -> Result<(), String> {
     let path = location::path_of(name);
     if path.is_empty() {

@@ -119,6 +119,11 @@ impl Sorter {
     /// Sorts what is in memory and prepares the merge. If there are more runs
     /// than can be merged at once, this merges some of them first, which reads
     /// and writes all spilled data once per pass.
+    ///
+    /// # Errors
+    ///
+    /// The temporary file cannot be read or written; if the disk is full, the
+    /// message suggests `--tmpdir`.
     pub fn finish(mut self) -> Result<Sorted> {
         if self.runs.is_empty() {
             self.held.sort(self.options.reverse);

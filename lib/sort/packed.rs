@@ -98,6 +98,10 @@ impl PackedSample<'_> {
     }
 
     /// Writes its members with the headers that they were read with.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
     pub fn write<W: Write>(&self, out: &mut ArchiveWriter<W>) -> io::Result<()> {
         for member in &self.members {
             out.raw_header(member.header)?;

@@ -61,6 +61,11 @@ pub fn expand(spec: &str) -> Result<Vec<String>> {
 /// Reads names from a file (any source), one per line, and expands each. Blank
 /// lines are ignored. The whole list is held in memory.
 ///
+/// # Errors
+///
+/// The file cannot be read or is not UTF-8, or a line expands to too many
+/// names.
+///
 /// ```
 /// use tarpipe::source::expand;
 ///

@@ -40,6 +40,11 @@ pub fn check_file(file: &File) -> Result<()> {
 }
 
 /// The same for an IPC stream, up to its end marker.
+///
+/// # Errors
+///
+/// A message that starts with `damaged`; nothing is allocated for the lengths
+/// that the file claims.
 pub fn check_stream(file: &File) -> Result<()> {
     let length = file.metadata()?.len();
     let mut at = 0;

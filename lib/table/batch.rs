@@ -12,6 +12,10 @@ use super::{Cell, Flow, TableColumn, TableRow, Visitor};
 use crate::run::panics::or_damaged;
 
 /// Visits all batches of a table in turn, until the visitor wants no more.
+///
+/// # Errors
+///
+/// Those of the batches and of the visitor.
 pub fn visit_all(
     mut batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
     visitor: &mut dyn Visitor,
@@ -28,6 +32,10 @@ pub fn visit_all(
 }
 
 /// Visits the rows of a batch; the first one has the number `first`.
+///
+/// # Errors
+///
+/// Those of the visitor, and damaged batches.
 pub fn visit(batch: &RecordBatch, first: u64, visitor: &mut dyn Visitor) -> Result<Flow> {
     let schema = batch.schema();
     let columns: Vec<(&str, Cells<'_>)> = (schema.fields().iter().zip(batch.columns()))
@@ -105,6 +113,10 @@ impl<'a> Cells<'a> {
 
 /// Any cell as JSON: nested types as arrays and objects, bytes as text if they
 /// are UTF-8 and as base64 otherwise, dates and decimals as arrow prints them.
+///
+/// # Errors
+///
+/// A value that arrow cannot print, or a dictionary key out of range.
 pub fn value(array: &ArrayRef, row: usize) -> Result<Value> {
     if array.is_null(row) {
         return Ok(Value::Null);

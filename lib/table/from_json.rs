@@ -25,6 +25,10 @@ pub fn supports(kind: &DataType) -> bool {
 
 /// An array of a supported type. A value of another type becomes null; text
 /// columns take any value, as JSON.
+///
+/// # Errors
+///
+/// A type that is not supported.
 pub fn array(values: &[Value], kind: &DataType) -> Result<ArrayRef> {
     let plain: ArrayRef = match kind {
         DataType::Null => new_null_array(kind, values.len()),

@@ -112,6 +112,10 @@ impl InferredWriter {
 
     /// Adds a row: one cell per column, in order. Writes it to the temporary
     /// file.
+    ///
+    /// # Errors
+    ///
+    /// The temporary file cannot be written.
     pub fn add(&mut self, row: Vec<Datum>) -> Result<()> {
         debug_assert_eq!(row.len(), self.columns.len());
         for ((_, kind), datum) in self.columns.iter_mut().zip(&row) {
@@ -123,6 +127,11 @@ impl InferredWriter {
 
     /// Writes all rows with the types that fit them and makes the table appear.
     /// Columns without any value are text.
+    ///
+    /// # Errors
+    ///
+    /// The temporary file cannot be read, or those of [`Sink::finish`]. A table
+    /// that is dropped unfinished is discarded.
     pub fn finish(self) -> Result<()> {
         let InferredWriter { sink, columns, waiting } = self;
         let mut file = waiting.into_inner().map_err(|err| err.into_error())?;

@@ -44,6 +44,11 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Visits all rows. A line that is not an object is a bad row; blank lines are
 /// ignored.
+///
+/// # Errors
+///
+/// Those of the stream and of the visitor. Memory is bounded by the longest
+/// line.
 pub fn visit(stream: impl BufRead, columns: &Projection, visitor: &mut dyn Visitor) -> Result<Flow> {
     each_line(stream, |number, line| match parse(line) {
         Ok(fields) => visit_fields(number, &fields, columns, visitor),

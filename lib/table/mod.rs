@@ -187,6 +187,11 @@ impl Table {
 
     /// A table from a decompressed stream. Parquet and arrow need to seek, so
     /// they are copied to an unnamed temporary file first.
+    ///
+    /// # Errors
+    ///
+    /// The temporary file cannot be written, or a parquet or arrow file is
+    /// damaged.
     pub fn from_stream(mut stream: Box<dyn BufRead + Send>, format: TableFormat) -> Result<Table> {
         if !format.needs_seek() {
             return Ok(Table { format, body: TableBody::Stream(stream) });

@@ -23,11 +23,19 @@ const BATCH: usize = 4096;
 type Builder = ParquetRecordBatchReaderBuilder<File>;
 
 /// The number of rows, from the footer.
+///
+/// # Errors
+///
+/// The footer is damaged.
 pub fn count_rows(file: &File) -> Result<u64> {
     Ok(open(file)?.metadata().file_metadata().num_rows().try_into()?)
 }
 
 /// Names and types of the columns.
+///
+/// # Errors
+///
+/// The footer is damaged.
 pub fn schema(file: &File) -> Result<Vec<TableColumn>> {
     Ok(batch::columns(open(file)?.schema()))
 }
@@ -38,6 +46,11 @@ pub fn arrow_schema(file: &File) -> Result<SchemaRef> {
 }
 
 /// Visits all rows; only the requested columns are decoded.
+///
+/// # Errors
+///
+/// The file is damaged, or those of the visitor. Memory is bounded by a batch
+/// of rows and the pages that it needs.
 pub fn visit(file: File, columns: &Projection, visitor: &mut dyn Visitor) -> Result<Flow> {
     let builder = open(&file)?;
     let wanted = builder.schema().fields().iter().enumerate().filter(|(_, field)| columns.wants(field.name()));
@@ -59,6 +72,10 @@ pub struct RowGroupWriter<W: Write + Send>(ArrowWriter<W>);
 
 impl<W: Write + Send> RowGroupWriter<W> {
     /// Begins a table.
+    ///
+    /// # Errors
+    ///
+    /// A type that parquet does not have.
     pub fn begin(out: W, schema: SchemaRef) -> Result<Self> {
         let compression = Compression::ZSTD(ZstdLevel::default());
         // Without a version, so that the bytes do not change with it.
@@ -67,6 +84,10 @@ impl<W: Write + Send> RowGroupWriter<W> {
     }
 
     /// Adds rows to the current row group, which is held in memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output, and batches of another schema.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.0.write(batch).map_err(plain)
     }
@@ -77,11 +98,19 @@ impl<W: Write + Send> RowGroupWriter<W> {
     }
 
     /// Writes the current row group.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
     pub fn end_group(&mut self) -> Result<()> {
         self.0.flush().map_err(plain)
     }
 
     /// Completes the table and returns the output.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output, which is returned uncommitted.
     pub fn finish(mut self) -> Result<W> {
         // Reports a full disk as such; the footer that follows is small.
         self.end_group()?;

@@ -67,6 +67,10 @@ impl Tables {
 
     /// The total number of rows, if every table knows its own without being
     /// read. Opens all of them.
+    ///
+    /// # Errors
+    ///
+    /// A table cannot be opened.
     pub fn known_rows(&self) -> Result<Option<u64>> {
         if self.has_stdin() {
             return Ok(None);
@@ -85,6 +89,10 @@ impl Tables {
     }
 
     /// Opens the first table; also returns its name.
+    ///
+    /// # Errors
+    ///
+    /// The table cannot be opened, or there is none.
     pub fn first(&self) -> Result<(String, Table)> {
         let part = self.parts.first().context("no table")?;
         Ok((part.name(), self.open(part)?))

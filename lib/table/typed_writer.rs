@@ -138,6 +138,10 @@ pub struct TypedWriter<W: Write + Send> {
 impl<W: Write + Send> TypedWriter<W> {
     /// Begins a table; `bytes` is the name of a last column for bytes, if there
     /// is one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output.
     pub fn new(out: W, columns: &TypedColumns, bytes: Option<&str>) -> Result<Self> {
         let mut fields: Vec<Field> = columns.0.fields().iter().map(|field| field.as_ref().clone()).collect();
         let cells = vec![Vec::new(); fields.len()];
@@ -150,6 +154,10 @@ impl<W: Write + Send> TypedWriter<W> {
     /// Adds a row, which should come from [`TypedColumns::fit`]: values of
     /// other types become null. `bytes` is ignored if the table has no column
     /// for them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output, which appear once a batch is full.
     pub fn add(&mut self, row: &Map<String, Value>, bytes: Option<&[u8]>) -> Result<()> {
         for (cells, field) in self.cells.iter_mut().zip(self.schema.fields()) {
             cells.push(row.get(field.name()).cloned().unwrap_or(Value::Null));
@@ -164,6 +172,11 @@ impl<W: Write + Send> TypedWriter<W> {
     }
 
     /// Completes the table and returns the output, which is not committed yet.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output. A table that is dropped unfinished has no footer,
+    /// so readers refuse it.
     pub fn finish(mut self) -> Result<W> {
         self.flush()?;
         self.groups.finish()
