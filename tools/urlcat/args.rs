@@ -130,6 +130,13 @@ pub struct Args {
     #[arg(long)]
     pub columns: bool,
 
+    /// Print only the columns of all tables, each with the type that holds all of its values
+    ///
+    /// The types are those of tardataset --columns: string, json, bool, int64 and double. All rows are read. Values of csv,
+    /// tsv and txt tables are parsed; for json and jsonl tables, give --format, since strings that look like numbers stay strings.
+    #[arg(long, conflicts_with_all = ["columns", "count_shards", "head"])]
+    pub types: bool,
+
     /// Print only the first N rows, as they are in the table
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "10", conflicts_with = "columns")]
     pub head: Option<u64>,

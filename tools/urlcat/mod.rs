@@ -1,6 +1,7 @@
 //! Tables in, rows out: one JSON object per line, with key, url, caption and the kept columns. No URL is requested.
 
 mod args;
+mod column_types;
 mod inspect;
 mod json_line;
 mod partition;
@@ -28,6 +29,9 @@ fn run(args: Args) -> Result<Outcome> {
     let tables = Tables::find(&args.tables, &args.files_from, args.format)?;
     if args.columns {
         return inspect::columns(&tables, &args.output);
+    }
+    if args.types {
+        return column_types::write(&tables, args.format, &args.output);
     }
     if let Some(rows) = args.head {
         return inspect::head(&tables, rows, &args.output);
