@@ -16,7 +16,9 @@ use crate::tardataset::status_names::StatusNames;
 /// FOLDER/00000.parquet with one row per sample or failure, and finally FOLDER/00000_stats.json with
 /// counts: a shard that has this file is done. Failures are part of the stream, as fetch
 /// --pass-failed and tarresize or tarvideo --on-error pass write them. Statuses and messages use
-/// img2dataset's wording; the column code has tarpipe's codes.
+/// img2dataset's wording; the column code has tarpipe's codes. With -n, the rows of a shard are
+/// written in the order of their numbers, whatever the order in which they arrive; those that wait
+/// for others take up to 32 MB per shard in memory, and more in a temporary file in $TMPDIR.
 ///
 /// The columns of the table are taken from each sample's json, in the order of --columns. The clips
 /// of a video are adjacent; each has a line in the table, and together they count as one row, which

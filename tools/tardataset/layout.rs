@@ -63,6 +63,14 @@ impl DatasetLayout {
         }
     }
 
+    /// The number of a key's row within its shard; None if the rows of a shard are not numbered.
+    pub fn row_of(&self, key: &str) -> Option<u64> {
+        self.rows_per_shard?;
+        let digits = key.bytes().take_while(u8::is_ascii_digit).count();
+        let row = &key[digits.checked_sub(self.row_digits)?..digits];
+        if row.is_empty() { Some(0) } else { row.parse().ok() }
+    }
+
     /// The entries of a sample's metadata that its json keeps.
     pub fn kept_entries(&self, facts: &Map<String, Value>) -> Map<String, Value> {
         if self.json.iter().any(|name| name == "*") {

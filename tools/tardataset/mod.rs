@@ -4,8 +4,10 @@
 mod args;
 mod files;
 mod layout;
+mod objects;
 mod open_shards;
 mod row;
+mod row_order;
 mod shard;
 mod status_names;
 mod storage;

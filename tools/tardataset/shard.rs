@@ -12,6 +12,7 @@ use tarpipe::table::TypedWriter;
 use crate::tardataset::StorageFormat;
 use crate::tardataset::layout::DatasetLayout;
 use crate::tardataset::row::DatasetRow;
+use crate::tardataset::row_order::RowOrder;
 use crate::tardataset::status_names::{RowStatus, StatusNames};
 use crate::tardataset::storage::ShardStorage;
 
@@ -25,6 +26,9 @@ pub struct DatasetShard<'a> {
     storage: ShardStorage,
     table: Option<TypedWriter<Sink>>,
     counts: ShardCounts,
+    /// Rows that have arrived, whether they are written yet or not.
+    arrived: u64,
+    order: RowOrder,
 }
 
 #[derive(Default)]
@@ -58,16 +62,29 @@ impl<'a> DatasetShard<'a> {
             }
         };
         let counts = ShardCounts { started: now(), ..ShardCounts::default() };
-        Ok(DatasetShard { layout, number, storage, table, counts })
+        Ok(DatasetShard { layout, number, storage, table, counts, arrived: 0, order: RowOrder::default() })
     }
 
     /// Number of rows so far.
     pub fn rows(&self) -> u64 {
-        self.counts.rows() + u64::from(self.counts.last.is_some())
+        self.arrived
     }
 
-    /// Adds a sample, a failure or a clip. `begins` is false for a further clip of the same row.
+    /// Adds a sample, a failure or a clip. `begins` is false for a further clip of the same row. Rows whose keys have a number
+    /// are written in the order of these numbers.
     pub fn add(&mut self, row: DatasetRow, begins: bool) -> Result<()> {
+        self.arrived += u64::from(begins);
+        match self.layout.row_of(&row.sample.key) {
+            Some(number) => self.write_in_order(number, row, begins),
+            None => self.write(row, begins),
+        }
+    }
+
+    fn write_in_order(&mut self, number: u64, row: DatasetRow, begins: bool) -> Result<()> {
+        self.order.add(number, row, begins)?.into_iter().try_for_each(|(row, begins)| self.write(row, begins))
+    }
+
+    fn write(&mut self, row: DatasetRow, begins: bool) -> Result<()> {
         let DatasetRow { mut sample, mut facts, .. } = row;
         if let Some((code, why)) = self.storage.refusal(self.layout, &sample)
             && facts.get("status").is_none_or(|status| status != "failed")
@@ -88,6 +105,9 @@ impl<'a> DatasetShard<'a> {
 
     /// Publishes the shard, its table and finally its counts.
     pub fn finish(mut self) -> Result<()> {
+        for number in self.order.held_rows() {
+            self.order.take(number)?.into_iter().try_for_each(|(row, begins)| self.write(row, begins))?;
+        }
         self.counts.count_last_row();
         self.storage.finish()?;
         if let Some(table) = self.table {

@@ -46,6 +46,9 @@ impl StatusNames {
         if self == StatusNames::Video2dataset {
             video::rename(facts, sample);
         }
+        if let Some(host) = url_host(facts) {
+            facts.insert("url_host".into(), host.into());
+        }
         let text = |name: &str| facts.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         if text("status") != "failed" {
             facts.insert("status".into(), self.name(RowStatus::Success).into());
@@ -74,19 +77,40 @@ impl StatusNames {
     }
 }
 
+/// The host of a row's URL, which is not part of messages: those are counted.
+fn url_host(facts: &Map<String, Value>) -> Option<String> {
+    let url = facts.get("url").and_then(Value::as_str)?;
+    url::Url::parse(url.trim()).ok()?.host_str().map(str::to_owned)
+}
+
 /// The message of urllib, where it says as much as ours.
 fn download_message(code: &str, message: String, http_status: Option<u64>) -> String {
     match (code, http_status) {
         ("opt_out", _) => "Use of image disallowed by X-Robots-Tag directive".into(),
         ("hash_mismatch", _) => "hash mismatch".into(),
         ("timeout", _) => "<urlopen error timed out>".into(),
-        ("dns" | "connect" | "tls", _) => format!("<urlopen error {message}>"),
+        ("dns" | "connect" | "tls", _) => format!("<urlopen error {}>", os_message(&message)),
         ("http_3xx" | "http_4xx" | "http_429" | "http_5xx", Some(number)) => {
             let status = u16::try_from(number).ok().and_then(|number| StatusCode::from_u16(number).ok());
             format!("HTTP Error {number}: {}", status.and_then(|status| status.canonical_reason()).unwrap_or_default())
         }
         _ => message,
     }
+}
+
+/// The message of the operating system, with its number, for one that begins with a host.
+fn os_message(message: &str) -> String {
+    let is_host = |word: &str| !word.contains(' ');
+    let reason = message.split_once(": ").filter(|(host, _)| is_host(host)).map_or(message, |(_, reason)| reason);
+    let number = match reason {
+        "unknown host" => return "[Errno -2] Name or service not known".into(),
+        "Network is unreachable" => 101,
+        "Connection reset by peer" => 104,
+        "Connection refused" => 111,
+        "No route to host" => 113,
+        _ => return reason.to_owned(),
+    };
+    format!("[Errno {number}] {reason}")
 }
 
 fn resize_message(code: &str, message: String) -> String {
@@ -110,6 +134,19 @@ mod tests {
         let mut sample = Sample { key: "0".into(), mtime: 0, source: "".into(), members: Vec::new() };
         StatusNames::Img2dataset.translate(&mut facts, &mut sample);
         (facts["status"].as_str().unwrap().to_owned(), facts.remove("error_message").unwrap_or_default())
+    }
+
+    #[test]
+    fn messages_have_no_hosts_and_are_those_of_urllib() {
+        for (ours, theirs) in [
+            ("h1.invalid: unknown host", "<urlopen error [Errno -2] Name or service not known>"),
+            ("[::1]:9: Connection refused", "<urlopen error [Errno 111] Connection refused>"),
+            ("localhost: no answer", "<urlopen error no answer>"),
+            ("received corrupt message", "<urlopen error received corrupt message>"),
+        ] {
+            let facts = json!({"status": "failed", "tool": "fetch", "code": "connect", "error_message": ours});
+            assert_eq!(translated(facts).1, json!(theirs));
+        }
     }
 
     #[test]

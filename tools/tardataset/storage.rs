@@ -5,6 +5,7 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use serde_json::ser::PrettyFormatter;
 use serde_json::{Map, Serializer, Value};
+use tarpipe::location;
 use tarpipe::sample::shard::ShardWriter;
 use tarpipe::sample::{Member, Sample};
 use tarpipe::sink::{Sink, SinkOptions};
@@ -12,6 +13,7 @@ use tarpipe::sink::{Sink, SinkOptions};
 use crate::tardataset::StorageFormat;
 use crate::tardataset::files::ShardFolder;
 use crate::tardataset::layout::DatasetLayout;
+use crate::tardataset::objects::ShardObjects;
 use crate::tardataset::tfrecord;
 
 /// A reason code, and the reason as text.
@@ -21,6 +23,7 @@ pub type StorageRefusal = (&'static str, &'static str);
 pub enum ShardStorage {
     Tar(ShardWriter),
     Files(ShardFolder),
+    Objects(ShardObjects),
     Records(Sink),
     /// The samples are in the table, or are not stored.
     None,
@@ -31,6 +34,9 @@ impl ShardStorage {
         Ok(match layout.format {
             StorageFormat::Tar => {
                 ShardStorage::Tar(ShardWriter::create(&layout.name(number, ".tar"), SinkOptions::default())?)
+            }
+            StorageFormat::Files if location::is_object(&layout.folder) => {
+                ShardStorage::Objects(ShardObjects::create(layout.name(number, "")))
             }
             StorageFormat::Files => ShardStorage::Files(ShardFolder::create(&layout.name(number, ""))?),
             StorageFormat::Tfrecord => {
@@ -44,6 +50,7 @@ impl ShardStorage {
     pub fn refusal(&self, layout: &DatasetLayout, sample: &Sample) -> Option<StorageRefusal> {
         match self {
             ShardStorage::Files(files) => files.refusal(sample),
+            ShardStorage::Objects(objects) => objects.refusal(sample),
             ShardStorage::Records(_) if sample.get(&layout.field).is_none() => Some(("no_field", "no file to store")),
             _ => None,
         }
@@ -51,7 +58,9 @@ impl ShardStorage {
 
     /// Stores a sample; `row` becomes its json.
     pub fn add(&mut self, layout: &DatasetLayout, mut sample: Sample, mut row: Map<String, Value>) -> Result<()> {
-        row.shift_remove("code");
+        for ours in ["code", "url_host"] {
+            row.shift_remove(ours);
+        }
         let caption = match (row.get("caption"), sample.get("txt")) {
             (Some(Value::String(text)), _) => text.clone(),
             (Some(Value::Null) | None, Some(txt)) => String::from_utf8_lossy(&txt.data).into_owned(),
@@ -71,6 +80,7 @@ impl ShardStorage {
         match self {
             ShardStorage::Tar(shard) => shard.write(&sample),
             ShardStorage::Files(files) => files.write(&sample),
+            ShardStorage::Objects(objects) => objects.write(&sample),
             ShardStorage::Records(_) | ShardStorage::None => Ok(()),
         }
     }
@@ -79,6 +89,7 @@ impl ShardStorage {
         match self {
             ShardStorage::Tar(shard) => shard.finish().map(drop),
             ShardStorage::Files(files) => files.finish(),
+            ShardStorage::Objects(objects) => objects.finish(),
             ShardStorage::Records(sink) => sink.finish().map(drop),
             ShardStorage::None => Ok(()),
         }
