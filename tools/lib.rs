@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub mod multicall;
+mod names;
 
 pub mod fetch;
 pub mod shardrun;

@@ -11,6 +11,7 @@ use tarpipe::cli::{self, Usage};
 use tarpipe::run::program;
 use tarpipe::sink;
 
+use crate::names::{self, NamesArgs};
 use crate::{TOOLS, Tool};
 
 /// All tools of tarpipe in one executable
@@ -44,6 +45,9 @@ enum MulticallCommand {
         #[arg(long)]
         force: bool,
     },
+    /// List, read, write and remove names of any kind (the Python package calls this)
+    #[command(hide = true)]
+    Names(NamesArgs),
     #[command(external_subcommand)]
     Tool(Vec<OsString>),
 }
@@ -135,6 +139,7 @@ fn run(args: Args) -> Result<()> {
             std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
             program::link(&folder, force).map(|_| ())
         }
+        Some(MulticallCommand::Names(args)) => names::run(args),
         Some(MulticallCommand::Tool(args)) => {
             let name = args.first().map(|name| name.to_string_lossy()).unwrap_or_default();
             bail!(Usage(format!("unknown tool '{name}' (see tarpipe --list)")))

@@ -47,6 +47,37 @@ pub fn existing(prefix: &str) -> Result<BTreeMap<String, u64>> {
     Ok(found)
 }
 
+/// Removes files and objects; those that do not exist are skipped. Objects are
+/// removed by one request per thousand where the store can do that.
+///
+/// # Errors
+///
+/// A file or an object that cannot be removed; others may be gone by then.
+///
+/// ```
+/// let folder = tempfile::tempdir()?;
+/// let name = format!("{}/out.txt", folder.path().display());
+/// tarpipe::sink::write_text(&name, "done")?;
+/// tarpipe::sink::remove(vec![name.clone()])?;
+/// assert!(!std::fs::exists(&name)?);
+/// # anyhow::Ok(())
+/// ```
+pub fn remove(names: Vec<String>) -> Result<()> {
+    #[cfg(feature = "stores")]
+    let names = {
+        let (objects, files): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| location::is_object(name));
+        store::remove(&objects)?;
+        files
+    };
+    for name in names {
+        match std::fs::remove_file(location::path_of(&name)) {
+            Err(err) if err.kind() == std::io::ErrorKind::NotFound => {}
+            removed => removed.with_context(|| name)?,
+        }
+    }
+    Ok(())
+}
+
 /// Adds the files whose paths start with `prefix`, including those in matching
 /// folders.
 fn walk(prefix: &str, before: &str, found: &mut BTreeMap<String, u64>) -> Result<()> {

@@ -32,6 +32,7 @@ mod error;
 mod listing;
 mod metadata_service;
 mod profile;
+mod removal;
 mod retry_log;
 mod runtime;
 mod upload;
@@ -44,6 +45,7 @@ use object_store::path::Path;
 
 pub(crate) use download::{ObjectDownload, prefetch};
 pub(crate) use listing::{expand, is_pattern, list};
+pub(crate) use removal::remove;
 pub(crate) use upload::ObjectUpload;
 
 use client::Bucket;
