@@ -269,15 +269,17 @@ def spark(args):
         exit_without_package("pyspark", "--launcher spark-submit")
     # Workers need the same version of Python. If theirs has another path, the user sets this.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # under spark-submit, whose JVM has its settings
-        SparkContext._ensure_initialized()
-    conf = SparkConf().setIfMissing("spark.app.name", "shardrun")
+    settings = [setting.split("=", 1) for setting in args.settings]
+    # Only the JVM knows what spark-defaults.conf, PYSPARK_SUBMIT_ARGS and spark-submit have set.
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(settings))
+    conf = SparkConf().setIfMissing("spark.app.name", "shardrun").setAll(settings)
     conf.setIfMissing("spark.log.level", "ERROR").setIfMissing("spark.ui.showConsoleProgress", "false")
-    for setting in args.settings:
-        conf.set(*setting.split("=", 1))
     master = args.master or conf.get("spark.master", "local[*]")
     local = re.fullmatch(r"local(?:\[([^,]*)\])?", master)
     if local:
+        if args.local_cores and not args.master:
+            print(f"shardrun: Spark has no master: running {args.local_cores} tasks at once on this machine (--master names a cluster)", file=sys.stderr)
+            args.j = args.local_cores
         # By default, Spark's local mode does not repeat failed tasks.
         master = f"local[{args.j or local[1] or 1},{conf.get('spark.task.maxFailures', '4')}]"
     elif args.j:
@@ -474,6 +476,8 @@ def parse_arguments():
     parser.add_argument("--owned", action="store_true", help="end when the shardrun that started this driver ends")
     parser.add_argument("-j", type=int, default=0, metavar="N", help="run up to N tasks at once (0: no limit)")
     parser.add_argument("--master", metavar="URL", help="Spark master (default: that of spark-submit, else local)")
+    help = "run up to N tasks at once if Spark has no cluster, and say so"
+    parser.add_argument("--local-cores", type=int, default=0, metavar="N", help=help)
     parser.add_argument("--address", metavar="ADDRESS", help="Ray cluster (default: RAY_ADDRESS, else a local Ray)")
     return parser.parse_args()
 
