@@ -27,6 +27,24 @@ mod engines {
         super::run_tests("test_engines.Engines.test_ray");
     }
 
+    #[test]
+    #[ignore = "needs Spark: scripts/test --engines"]
+    fn spark_makes_shards_on_its_nodes_however_it_is_named() {
+        super::run_tests("test_engines.Nodes.test_spark");
+    }
+
+    #[test]
+    #[ignore = "needs Ray: scripts/test --engines"]
+    fn ray_makes_shards_on_its_nodes() {
+        super::run_tests("test_engines.Nodes.test_ray");
+    }
+
+    #[test]
+    #[ignore = "needs Slurm: scripts/test --engines"]
+    fn slurm_makes_shards_on_its_nodes() {
+        super::run_tests("test_engines.Nodes.test_slurm");
+    }
+
     mod pipelines {
         #[test]
         #[ignore = "needs Ray and Spark: scripts/test --engines pipelines"]

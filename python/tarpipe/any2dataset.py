@@ -20,7 +20,8 @@ import sys
 from typing import Optional
 
 from . import dropin
-from .dropin.dataset import USER_AGENT, Dataset
+from .dropin.dataset import Dataset
+from .dropin.flags import Guessed
 
 __all__ = ["any2dataset", "download", "main"]
 
@@ -30,7 +31,7 @@ def any2dataset(
     output_folder: str = "files",
     processes_count: int = 1,
     output_format: str = "files",
-    input_format: str = "txt",
+    input_format: str = Guessed("txt"),
     url_col: str = "url",
     caption_col: Optional[str] = None,
     thread_count: int = 256,
@@ -52,6 +53,11 @@ def any2dataset(
     allow_private: bool = False,
     ignore_ssl_certificate: bool = False,
     dry_run: bool = False,
+    master: Optional[str] = None,
+    launcher: Optional[str] = None,
+    conf: Optional[list[str]] = None,
+    dns: Optional[str] = None,
+    user_agent: Optional[str] = None,
 ) -> None:
     """Download the files of a table of URLs, of any kind, and store them unchanged as a dataset.
 
@@ -64,9 +70,11 @@ def any2dataset(
       tardataset ...
 
     Args:
-        url_list: A table of URLs, or a folder of tables; its format is `input_format`: txt, csv, tsv, json, jsonl, parquet,
-            all but parquet also as ``.gz``.
-        output_folder: Folder for the dataset. New shards are added to existing ones.
+        url_list: A table of URLs, or a folder of tables; also several, by braces, wildcards or ``::``. Paths and all names that
+            the tools read: http(s)://, s3://, gs://, az://, hf://.
+        input_format: txt, csv, tsv, json, jsonl or parquet; all but parquet also as ``.gz``. By default what the suffix of
+            `url_list` says, else txt.
+        output_folder: Folder for the dataset: a path, or a prefix in a store, such as s3://bucket/sounds. If it has shards already, new ones are added.
         processes_count: Multiplies `thread_count`.
         output_format: webdataset, files, parquet, tfrecord or dummy.
         url_col, caption_col: Columns of URLs and captions.
@@ -87,6 +95,12 @@ def any2dataset(
         allow_private: Fetch from private and loopback addresses too.
         ignore_ssl_certificate: Do not verify certificates.
         dry_run: Print the pipeline and do nothing.
+        master: Spark cluster, such as spark://host:7077 or yarn; by default SPARK_MASTER, then what spark-defaults.conf or
+            spark-submit say.
+        launcher: Command that runs the Spark driver, such as ``spark-submit``; by default this Python.
+        conf: Spark configuration, as a list of NAME=VALUE.
+        dns: DNS servers to use instead of those of the system, such as ``127.0.0.1:53``.
+        user_agent: User-Agent to send, instead of img2dataset's.
 
     Raises:
         ValueError: An argument is invalid.
@@ -111,7 +125,7 @@ class Any2dataset(Dataset):
 
     def fetch_flags(self):
         hash_of = "md5" if self.flags["compute_md5"] else "none"
-        return ["--hash", hash_of, "--max-bytes", f"{self.flags['max_size']}M", "--user-agent", USER_AGENT, "--agent", "any2dataset"]
+        return ["--hash", hash_of, "--max-bytes", f"{self.flags['max_size']}M", "--user-agent", self.user_agent(), "--agent", "any2dataset"]
 
     def dataset_flags(self):
         return ["--words", "any2dataset"]

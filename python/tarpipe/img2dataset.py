@@ -28,7 +28,7 @@ Differences from img2dataset:
   Formats that OpenCV reads and tarresize does not (avif, jp2, exr, hdr, ras) fail; of animated gif and webp, the first frame is kept.
   timeout limits connecting and each pause; a whole attempt may take twice as long.
   exif holds the tags of the main image by name, with numbers as numbers.
-  The table has one more column: code, a stable reason code for each failure.
+  The table has two more columns: code, a stable word for each reason, and url_host.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from typing import Optional
 
 from . import dropin
 from ._error import UsageError
-from .dropin.dataset import USER_AGENT, Dataset
-from .dropin.flags import one_of
+from .dropin.dataset import Dataset
+from .dropin.flags import Guessed, one_of
 
 __all__ = ["download", "main"]
 
@@ -66,7 +66,7 @@ def download(
     encode_format: str = "jpg",
     skip_reencode: bool = False,
     output_format: str = "files",
-    input_format: str = "txt",
+    input_format: str = Guessed("txt"),
     url_col: str = "url",
     caption_col: Optional[str] = None,
     bbox_col: Optional[str] = None,
@@ -95,6 +95,11 @@ def download(
     allow_private: bool = False,
     ignore_ssl_certificate: bool = False,
     dry_run: bool = False,
+    master: Optional[str] = None,
+    launcher: Optional[str] = None,
+    conf: Optional[list[str]] = None,
+    dns: Optional[str] = None,
+    user_agent: Optional[str] = None,
 ) -> None:
     """Download the images of a table of URLs, resize them and store them as a dataset.
 
@@ -112,10 +117,12 @@ def download(
     After an interruption, or if shards failed, call it again to make the missing shards.
 
     Args:
-        url_list: A table of URLs, or a folder of tables; its format is `input_format`: txt, csv, tsv, json, jsonl, parquet,
-            all but parquet also as ``.gz``.
+        url_list: A table of URLs, or a folder of tables; also several, by braces, wildcards or ``::``. Paths and all names that
+            the tools read: http(s)://, s3://, gs://, az://, hf://.
+        input_format: txt, csv, tsv, json, jsonl or parquet; all but parquet also as ``.gz``. By default what the suffix of
+            `url_list` says, else txt.
         image_size: Side of the images in pixels.
-        output_folder: Folder for the dataset.
+        output_folder: Folder for the dataset: a path, or a prefix in a store, such as s3://bucket/laion.
         processes_count: Threads that resize.
         resize_mode: no, keep_ratio, center_crop, border or keep_ratio_largest.
         resize_only_if_bigger: Do not enlarge images.
@@ -146,6 +153,12 @@ def download(
         allow_private: Fetch from private and loopback addresses too (not in img2dataset).
         ignore_ssl_certificate: Do not verify certificates (not in img2dataset).
         dry_run: Print the pipeline and do nothing (not in img2dataset).
+        master: Spark cluster, such as spark://host:7077 or yarn; by default SPARK_MASTER, then what spark-defaults.conf or
+            spark-submit say.
+        launcher: Command that runs the Spark driver, such as ``spark-submit``; by default this Python.
+        conf: Spark configuration, as a list of NAME=VALUE.
+        dns: DNS servers to use instead of those of the system, such as ``127.0.0.1:53``.
+        user_agent: User-Agent to send, instead of img2dataset's.
 
     Raises:
         ValueError: An argument is invalid.
@@ -198,7 +211,7 @@ class Img2dataset(Dataset):
         flags, directives, agent = self.flags, self.flags["disallowed_header_directives"], self.flags["user_agent_token"]
         directives = ["noai", "noimageai", "noindex", "noimageindex"] if directives is None else directives
         words = ["--hash", flags["compute_hash"] or "none", "--opt-out", ",".join(directives) or "none"]
-        words += ["--user-agent", USER_AGENT + (f" (compatible; {agent}; +https://github.com/rom1504/img2dataset)" if agent else "")]
+        words += ["--user-agent", self.user_agent() + (f" (compatible; {agent}; +https://github.com/rom1504/img2dataset)" if agent else "")]
         words += ["--agent", agent or "img2dataset"]
         return words + (["--verify", flags["verify_hash"][0]] if flags["verify_hash"] else [])
 

@@ -38,8 +38,8 @@ from . import dropin
 from ._error import UsageError
 from ._program import search_path
 from .dropin.config import LACKING, literal, read_config, refuse_lacking, slurm_words, subsamplers
-from .dropin.dataset import OUTPUTS, TABLES, USER_AGENT, Dataset
-from .dropin.flags import one_of
+from .dropin.dataset import OUTPUTS, TABLES, Dataset
+from .dropin.flags import Guessed, one_of
 from .dropin.subset import plan_subset, subset_pipeline
 from .dropin.tables import first_url
 from .dropin.video import Plan
@@ -59,7 +59,7 @@ def video2dataset(
     url_list: str,
     output_folder: str = "dataset",
     output_format: str = "files",
-    input_format: str = "csv",
+    input_format: str = Guessed("csv"),
     encode_formats: Optional[dict[str, str]] = None,
     stage: str = "download",
     url_col: str = "url",
@@ -76,6 +76,11 @@ def video2dataset(
     allow_private: bool = False,
     ignore_ssl_certificate: bool = False,
     dry_run: bool = False,
+    master: Optional[str] = None,
+    launcher: Optional[str] = None,
+    conf: Optional[list[str]] = None,
+    dns: Optional[str] = None,
+    user_agent: Optional[str] = None,
 ) -> None:
     """Download the videos of a table of URLs, cut, scale and re-time them, and store them as a dataset.
 
@@ -88,9 +93,11 @@ def video2dataset(
       tardataset ...
 
     Args:
-        url_list: A table of URLs, or a folder of tables; its format is `input_format`: txt, csv, tsv, json, jsonl, parquet,
-            all but parquet also as ``.gz``. With ``input_format="webdataset"``, shards: a folder or names with braces.
-        output_folder: Folder for the dataset.
+        url_list: A table of URLs, or a folder of tables; also several, by braces, wildcards or ``::``. Paths and all names that
+            the tools read: http(s)://, s3://, gs://, az://, hf://.
+        input_format: txt, csv, tsv, json, jsonl or parquet; all but parquet also as ``.gz``. With ``webdataset``, url_list
+            names shards. By default what the suffix of `url_list` says, else csv.
+        output_folder: Folder for the dataset: a path, or a prefix in a store, such as s3://bucket/videos.
         output_format: webdataset, files, parquet, tfrecord or dummy.
         encode_formats: Extension by kind of media, such as ``{"video": "mp4", "audio": "mp3"}``.
         stage: download, or subset with ``input_format="webdataset"``.
@@ -104,6 +111,12 @@ def video2dataset(
         allow_private: Fetch from private and loopback addresses too (not in video2dataset).
         ignore_ssl_certificate: Do not verify certificates (not in video2dataset).
         dry_run: Print the pipeline and do nothing (not in video2dataset).
+        master: Spark cluster, such as spark://host:7077 or yarn; by default SPARK_MASTER, then what spark-defaults.conf or
+            spark-submit say.
+        launcher: Command that runs the Spark driver, such as ``spark-submit``; by default this Python.
+        conf: Spark configuration, as a list of NAME=VALUE.
+        dns: DNS servers to use instead of those of the system, such as ``127.0.0.1:53``.
+        user_agent: User-Agent to send, instead of img2dataset's.
 
     Raises:
         ValueError: An argument or a part of the config is invalid or not supported.
@@ -189,7 +202,7 @@ class Video2dataset(Dataset):
         if not self.is_subset():
             return super().pipeline(numbers)
         dataset = ["--format", OUTPUTS[self.flags["output_format"]], "--field", self.field(), "--caption", *self.dataset_flags()]
-        return subset_pipeline(self.plan, numbers, self.stages(), self.flags["columns"], [*dataset, "-o", str(self.folder)])
+        return subset_pipeline(self.plan, numbers, self.stages(), self.flags["columns"], [*dataset, "-o", self.storage.name])
 
     def field(self):
         return self.video.field()
@@ -216,7 +229,7 @@ class Video2dataset(Dataset):
         return ["--timeout", "1h", "--connect-timeout", pause, "--stall-time", pause]
 
     def fetch_flags(self):
-        words = ["--hash", "none", "--max-bytes", "1G", "--user-agent", USER_AGENT, "--agent", "video2dataset"]
+        words = ["--hash", "none", "--max-bytes", "1G", "--user-agent", self.user_agent(), "--agent", "video2dataset"]
         if not self.flags["via"]:
             return words
         given = self.flags["config"]["reading"].get("yt_args") or {}

@@ -95,6 +95,87 @@ fn only_shards_without_counts_are_made_again() {
 }
 
 #[test]
+fn a_run_with_nothing_to_do_says_what_is_there() {
+    let (folder, web) = (dir(), web());
+    write_urls(folder.path(), &web, &["a", "missing", "page"]);
+    img2dataset(folder.path(), "").done().status(0);
+    let said = img2dataset(folder.path(), "").done().status(0).stdout_text();
+    assert!(said.contains("all 1 shards are done: 3 rows, 1 successes, 2 failures. To start over, use"), "{said}");
+}
+
+#[test]
+fn shards_are_the_same_bytes_whatever_the_threads_and_the_order_of_answers() {
+    let folder = dir();
+    let web = Web::start(|asked, wire| {
+        // The first answers come last.
+        let number: u64 = asked.path.trim_start_matches('/').parse().unwrap();
+        std::thread::sleep(Duration::from_millis(if number % 4 == 0 { 200 } else { 0 }));
+        reply(wire, "200 OK", "", &jpeg());
+    });
+    let paths: Vec<String> = (0..12).map(|number| number.to_string()).collect();
+    write_urls(folder.path(), &web, &paths.iter().map(String::as_str).collect::<Vec<_>>());
+    for (out, flags) in [("one", "--thread_count 1"), ("many", "--thread_count 7 --processes_count 3 --timeout 30")] {
+        img2dataset(folder.path(), &format!("--output_format webdataset --output_folder {out} {flags}"))
+            .done()
+            .status(0);
+    }
+    for name in (0..3).flat_map(|shard| ["tar", "parquet"].map(|end| format!("{shard:05}.{end}"))) {
+        let read = |out: &str| std::fs::read(folder.path().join(out).join(&name)).unwrap();
+        assert!(read("one") == read("many"), "{name} differs");
+    }
+    let tar = std::fs::read(folder.path().join("many/00000.tar")).unwrap();
+    assert_eq!(
+        names(&tar).iter().step_by(2).collect::<Vec<_>>(),
+        ["000000.jpg", "000001.jpg", "000002.jpg", "000003.jpg"]
+    );
+}
+
+#[test]
+fn a_mistaken_first_run_does_not_lock_the_folder_and_overwrite_checks_first() {
+    let (folder, web) = (dir(), web());
+    let table = format!("url,text,other\n{0}/a,x,{0}/missing\n{0}/b,y,{0}/missing\n", web.url);
+    std::fs::write(folder.path().join("t.csv"), table).unwrap();
+    img2dataset(folder.path(), "--url_list t.csv --url_col nothing")
+        .done()
+        .status(2)
+        .stderr_has("t.csv has no column 'nothing'");
+    img2dataset(folder.path(), "--url_list t.csv --url_col other").done().status(0);
+    let said = img2dataset(folder.path(), "--url_list t.csv --url_col url").done().status(0).stderr_text();
+    assert!(said.contains("replacing 1 shards of an earlier run, which have no successes"), "{said}");
+    assert_eq!(stats(folder.path(), 0)["successes"], json!(2));
+    let wrong = "--url_list t.csv --incremental_mode overwrite --save_additional_columns '[\"text\",\"no\"]'";
+    img2dataset(folder.path(), wrong)
+        .done()
+        .status(2)
+        .stderr_has("t.csv has no column 'no' (its columns: url, text, other)");
+    assert_eq!(stats(folder.path(), 0)["successes"], json!(2), "nothing was removed");
+}
+
+#[test]
+fn types_hold_the_values_of_all_rows_and_the_format_is_guessed() {
+    let (folder, web) = (dir(), web());
+    let first: String = (0..2500).map(|n| format!("{}/a,{n},{n},\n", web.url)).collect();
+    let last = format!("{}/a,1.5,id-7,true\n", web.url);
+    std::fs::write(folder.path().join("t.csv"), format!("url,score,id,late\n{first}{last}")).unwrap();
+    let flags = "--url_list t.csv --save_additional_columns '[\"score\",\"id\",\"late\"]' --number_sample_per_shard 2501 --output_format dummy --dry_run";
+    let said = "img2dataset: t.csv: reading it as csv, since --input_format is not given";
+    let shown = img2dataset(folder.path(), flags).done().status(0).stderr(said).stdout_text();
+    assert!(shown.contains("'score:double id:string late:bool url:string key"), "{shown}");
+}
+
+#[test]
+fn messages_name_no_hosts_so_that_they_can_be_counted() {
+    let folder = dir();
+    let urls: String = (1..9).map(|n| format!("http://127.0.0.{n}:1/a\n")).collect();
+    std::fs::write(folder.path().join("urls.txt"), urls).unwrap();
+    img2dataset(folder.path(), "--number_sample_per_shard 10").done().status(0);
+    assert_eq!(stats(folder.path(), 0)["status_dict"], json!({"<urlopen error [Errno 111] Connection refused>": 8}));
+    let rows =
+        bash("urlcat out/00000.parquet --keep url_host --head 8").cwd(folder.path()).done().status(0).stdout_text();
+    assert!(rows.contains("\"url_host\":\"127.0.0.8\""), "{rows}");
+}
+
+#[test]
 fn another_size_or_another_list_is_not_resumed() {
     let (folder, web) = (dir(), web());
     write_urls(folder.path(), &web, &["a"]);

@@ -1,8 +1,10 @@
 """Shards on the Spark or Ray of the calling program. The engines themselves are used where TARPIPE_ENGINES says where they are
 installed (scripts/test --engines); what workers do is tested without them."""
 
+import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -10,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-from support import ROOT, InFolder, group_is_alive, png, serve, wait_for
+from support import ROOT, InFolder, group_is_alive, png, serve, tar, wait_for
 
 from tarpipe import _program
 from tarpipe.dropin import engines
@@ -98,6 +100,164 @@ worker((0, "ps -o pgid= -p $$ > new; mv new pid; sleep 1000 | cat"), None)
         self.assertIsNone(engines.active_engine("multiprocessing", 1))
         self.assertIsNone(engines.active_engine("pyspark", 1))
         self.assertIsNone(engines.active_engine("ray", 1))
+
+
+# Writes its node beside what it was asked to do: the folder of a Spark executor, the raylet of a Ray node, the name of a Slurm node.
+TELLING = """#!/bin/bash
+node=${SPARK_LOCAL_DIRS-${SLURMD_NODENAME-${RAY_RAYLET_PID-driver}}}
+echo "$node" "$*" >>LOG
+exec -a tardataset BIN/tarpipe "$@"
+"""
+RECIPE = """
+import sys
+sys.path.insert(0, PYTHON)
+START
+from tarpipe.img2dataset import download
+download(
+    processes_count=1, thread_count=32, retries=0, url_list="s3://test/tables", image_size=384, resize_only_if_bigger=True,
+    resize_mode="keep_ratio", skip_reencode=True, output_folder="s3://test/laion", output_format="webdataset",
+    input_format="parquet", url_col="json.URL", caption_col="json.TEXT", enable_wandb=False, number_sample_per_shard=4,
+    distributor=DISTRIBUTOR, save_additional_columns=["json.NSFW", "json.similarity"], allow_private=True,
+)
+"""
+# Workers do not have the keys of the driver, unless it sends them.
+SESSION = """
+import os
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.config("spark.submit.deployMode", "client").config("spark.executor.memory", "512m")
+for name in filter(lambda name: name.startswith("AWS_"), os.environ):
+    builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
+spark = builder.config("spark.task.maxFailures", "100").master(os.environ["SPARK_MASTER"]).appName("spark-stats").getOrCreate()
+"""
+CONNECTION = """
+import os, ray
+variables = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+ray.init(address="auto", log_to_driver=False, runtime_env={"env_vars": variables})
+"""
+WORDS = ["urls.txt", "--output_format", "webdataset", "--number_sample_per_shard", "4", "--image_size", "16", "--allow_private"]
+
+
+@unittest.skipUnless(ENGINES, "scripts/test --engines installs them")
+class Nodes(InFolder):
+    """On which node of a cluster each shard is made, however the program is told of the cluster."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder.chmod(0o755)  # munged wants to be reached by all
+        self.bin, self.log = self.folder / "bin", self.folder / "log"
+        self.bin.mkdir()
+        # Not a link: the tools look for each other beside the executable.
+        shutil.copy(os.path.realpath(_program.tool("tarpipe")), self.bin / "tarpipe")
+        subprocess.run([self.bin / "tarpipe", "link", self.bin], check=True, stdout=subprocess.DEVNULL)
+        (self.bin / "tardataset").unlink()
+        (self.bin / "tardataset").write_text(TELLING.replace("LOG", str(self.log)).replace("BIN", str(self.bin)))
+        (self.bin / "tardataset").chmod(0o755)
+        self.enter = []
+
+    def pages(self):
+        """Serves pictures where the engine is."""
+        (self.folder / "pages").mkdir()
+        for number in range(20):
+            self.write(f"pages/{number}", png(4 + number % 5))
+        command = [*self.enter, sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", "pages"]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.addCleanup(lambda: (server.kill(), server.wait(), server.stdout.close()))
+        address = re.search(r"http://[^/]*", server.stdout.readline())[0]
+        self.urls = [f"{address}/{number}" for number in range(23)]
+        self.write("urls.txt", "".join(url + "\n" for url in self.urls))
+
+    def engine(self, name, *words):
+        """Brings an engine up; the environment that its users have."""
+        script, home = ROOT / "tests" / "engines" / name, self.folder / "engine"
+        self.addCleanup(subprocess.run, [script, "down", home], stderr=subprocess.DEVNULL)
+        subprocess.run([script, "up", home, *words], check=True, stderr=subprocess.DEVNULL)
+        shown = subprocess.run(["bash", "-c", f'. {home}/env; echo "${{enter-}}"; env -0'], check=True, stdout=subprocess.PIPE)
+        shown_enter, _, variables = shown.stdout.decode().partition("\n")
+        env = dict(entry.split("=", 1) for entry in variables.split("\0") if entry)
+        self.enter = shown_enter.split()
+        self.pages()
+        return {**env, "PATH": f"{self.bin}:{env['PATH']}", "no_proxy": "*", "RAY_USAGE_STATS_ENABLED": "0"}
+
+    def store(self):
+        """A real S3 server, and the variables that its clients need."""
+        command = [*self.enter, ROOT / "tests" / "stores" / "s3-serve", self.folder / "s3"]
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: (server.stdin.close(), server.wait(), server.stdout.close()))
+        variables = {}
+        while "FILER" not in variables:
+            name, _, value = server.stdout.readline().strip().partition("=")
+            variables[name] = value
+        return variables
+
+    def run_ok(self, command, env):
+        done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def nodes(self, least):
+        """Forgets and returns the nodes of each shard; all six were made, on at least so many nodes."""
+        lines = self.log.read_text().splitlines()
+        self.log.unlink()
+        self.assertEqual(len(lines), 6, lines)
+        nodes = {line.split()[0] for line in lines}
+        self.assertGreaterEqual(len(nodes), least, lines)
+        self.assertTrue(nodes.isdisjoint({"driver", f"{self.folder}/engine/tmp"}), "made by the driver")
+        return nodes
+
+    def command_line(self, folder, *words):
+        return [sys.executable, ROOT / "scripts" / "img2dataset", *WORDS, "--output_folder", folder, *words]
+
+    def compare(self, names, read):
+        """Compares datasets with that of this machine alone."""
+        self.run_ok(self.command_line("here"), {**os.environ, "no_proxy": "*"})
+        found = sorted(path.name for path in pathlib.Path("here").iterdir() if path.suffix in (".tar", ".parquet"))
+        self.assertEqual(len(found), 12)
+        for folder in names:
+            for name in found:
+                self.assertEqual(read(folder, name), pathlib.Path("here", name).read_bytes(), f"{folder}/{name}")
+
+    def recipe(self, python, distributor, start, env, least):
+        """The published recipe for LAION-5B: a Python call, tables and dataset in S3."""
+        env = {**env, **self.store()}
+        rows = ({"URL": url, "TEXT": f"a {i}", "NSFW": "UNLIKELY", "similarity": i / 7} for i, url in enumerate(self.urls))
+        self.write("rows.tar", tar([(f"{i:04}.json", json.dumps(row).encode()) for i, row in enumerate(rows)]))
+        fields = "json.URL json.TEXT json.NSFW json.similarity"
+        self.run_ok([*self.enter, self.bin / "tarshow", "-f", fields, "--parquet", "s3://test/tables/0.parquet", "rows.tar"], env)
+        program = RECIPE.replace("PYTHON", repr(str(ROOT / "python"))).replace("START", start).replace("DISTRIBUTOR", repr(distributor))
+        done = self.run_ok([*self.enter, python, "-c", program], env)
+        self.assertIn("total   - success: 0.870", done.stdout)
+        self.nodes(least)
+        again = self.run_ok([*self.enter, python, "-c", program], env)
+        self.assertIn("all 6 shards are done: 23 rows, 20 successes, 3 failures", again.stdout)
+        names = self.run_ok([*self.enter, self.bin / "tarpipe", "names", "list", "s3://test/laion/"], env).stdout
+        self.assertEqual(len(re.findall(r"_stats.json|[0-9]+\.tar|[0-9]+\.parquet", names)), 18)
+
+    def test_spark(self):
+        venv = pathlib.Path(ENGINES, "spark")
+        env = self.engine("spark", venv, "3", "1")
+        self.recipe(venv / "bin" / "python", "pyspark", SESSION, env, 2)
+        spark = ["--distributor", "pyspark", "--launcher", str(venv / "bin" / "python"), "--processes_count", "1"]
+        self.run_ok(self.command_line("variable", *spark), env)
+        self.nodes(2)
+        master = env.pop("SPARK_MASTER")
+        self.run_ok(self.command_line("flag", *spark, "--master", master, "--conf", "spark.executor.memory=600m"), env)
+        self.nodes(2)
+        with open(pathlib.Path(env["SPARK_CONF_DIR"], "spark-defaults.conf"), "a") as file:
+            file.write(f"spark.master {master}\n")
+        self.run_ok(self.command_line("defaults", *spark), env)
+        self.nodes(2)
+        self.compare(["variable", "flag", "defaults"], lambda folder, name: pathlib.Path(folder, name).read_bytes())
+
+    def test_ray(self):
+        venv = pathlib.Path(ENGINES, "ray")
+        env = self.engine("ray", venv, "3", "2")
+        self.recipe(venv / "bin" / "python", "ray", CONNECTION, env, 2)
+
+    def test_slurm(self):
+        env = self.engine("slurm")
+        self.run_ok(self.command_line("slurm", "--distributor", "slurm"), env)
+        self.nodes(2)
+        self.compare(["slurm"], lambda folder, name: pathlib.Path(folder, name).read_bytes())
 
 
 @unittest.skipUnless(ENGINES, "scripts/test --engines installs them")

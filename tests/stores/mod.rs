@@ -2,6 +2,7 @@
 
 mod access;
 mod azure;
+mod dropins;
 mod faults;
 mod google;
 mod hub;

@@ -56,7 +56,12 @@ impl Store {
 
     /// A tool about to run with the server's address and keys.
     pub fn run<S: AsRef<str>>(&self, tool: &str, args: impl IntoIterator<Item = S>) -> Run {
-        self.variables.iter().fold(bare(tool, args), |run, (name, value)| run.env(name, value))
+        self.with_variables(bare(tool, args))
+    }
+
+    /// A program about to run with the server's address and keys.
+    pub fn with_variables(&self, run: Run) -> Run {
+        self.variables.iter().fold(run, |run, (name, value)| run.env(name, value))
     }
 
     /// An object as the server's other side shows it.

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
-import pathlib
 import re
 import shlex
-import shutil
-import subprocess
 import sys
 from typing import Callable, ClassVar, Optional
 
-from .._error import Error, UsageError
-from .._process import Stderr, exit_on_signals, shell, start, wait
+from .._error import UsageError
 from .._program import tool
-from .engines import active_engine
-from .flags import check_arguments, defaults_of, one_of, parse_flags, words_of
-from .metrics import Metrics
-from .plan import dataset_command, plan_shards, ranges, rows_command, rows_of
-from .record import check_record, describe_inputs, done_shards, write_record
+from .engines import launch_words
+from .flags import Guessed, check_arguments, defaults_of, help_of, one_of, parse_flags, words_of
+from .plan import dataset_command, plan_shards, rows_command, rows_of
+from .record import describe_inputs, is_resumable, record_name
+from .running import ENGINES, Running
+from .storage import open_storage
 from .tables import column_types, input_files
 
 TABLES = ("txt", "csv", "tsv", "json", "jsonl", "parquet")
 OUTPUTS = {"webdataset": "tar", "files": "files", "parquet": "parquet", "tfrecord": "tfrecord", "dummy": "none"}
-ENGINES = {"pyspark": "spark", "ray": "ray", "slurm": "slurm"}
 # Columns that the tools add.
-OURS = ("code", "tool", "final_url", "http_status", "mime", "bytes", "format")
+OURS = ("code", "url_host", "tool", "final_url", "http_status", "mime", "bytes", "format")
 # The User-Agent of img2dataset: some servers accept no other.
 USER_AGENT = "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:72.0) Gecko/20100101 Firefox/72.0"
 
@@ -34,10 +31,11 @@ USER_AGENT = "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:72.0) Gecko/20100101 Fi
 FREE = {
     "output_folder", "processes_count", "thread_count", "timeout", "enable_wandb", "wandb_project", "distributor",
     "subjob_size", "retries", "incremental_mode", "max_shard_retry", "dry_run", "url_list", "allow_private", "tmp_dir", "via", "engine_words", "worker_processes",
+    "master", "launcher", "conf", "dns", "user_agent",
 }  # fmt: skip
 
 
-class Dataset:
+class Dataset(Running):
     """One run of a program. Subclasses define the stages between download and storage."""
 
     program = ""
@@ -51,9 +49,6 @@ class Dataset:
     inputs: tuple[str, ...] = TABLES
     # MB of bodies in memory: the minimum, and the amount per process.
     window = (48, 24)
-    # Whether Python called us, not a command line: then the messages of tools are kept for the exception.
-    is_call = False
-    messages = ""
     rows_of_shards = None
 
     def prepare(self):
@@ -89,6 +84,9 @@ class Dataset:
     def fetch_flags(self):
         return []
 
+    def user_agent(self):
+        return self.flags["user_agent"] or USER_AGENT
+
     def stages(self):
         """The commands between fetch and tardataset."""
         return []
@@ -113,8 +111,7 @@ class Dataset:
     def run(self, words):
         """Runs a command line."""
         if "--help" in words or "-h" in words:
-            flags = "\n".join(f"  --{name} {default}" for name, default in self.defaults.items())
-            print(f"{self.help}\nFlags and their defaults:\n{flags}")
+            print(self.help, "Flags:", *help_of(type(self).function), sep="\n")
         else:
             self.execute(parse_flags(words, self.defaults, "url_list"))
 
@@ -128,13 +125,21 @@ class Dataset:
 
     def execute(self, flags):
         self.flags = flags
-        if "://" in flags["output_folder"]:
-            raise UsageError("--output_folder: must be a local path; mount the store, or upload the result yourself")
-        self.folder = pathlib.Path(flags["output_folder"]).absolute()
+        self.storage = open_storage(flags["output_folder"])
+        self.guess_format()
         self.prepare()
         self.check_common()
         self.check()
         self.plan_and_work()
+
+    def guess_format(self):
+        """The format of the tables by the suffix of --url_list, if --input_format is not given."""
+        flags = self.flags
+        name = flags["url_list"].removesuffix(".gz")
+        suffix = name.rsplit(".", 1)[-1] if "." in name.rsplit("/", 1)[-1] else ""
+        if isinstance(flags["input_format"], Guessed) and suffix in self.inputs and suffix != flags["input_format"]:
+            flags["input_format"] = suffix + flags["url_list"][len(name) :]
+            print(f"{self.program}: {flags['url_list']}: reading it as {suffix}, since --input_format is not given", file=sys.stderr)
 
     def check_common(self):
         flags = self.flags
@@ -150,8 +155,10 @@ class Dataset:
         for name in ("processes_count", "thread_count", "number_sample_per_shard", "timeout"):
             if not isinstance(flags[name], (int, float)) or flags[name] < 1:
                 raise UsageError(f"--{name}: '{flags[name]}' is not a number of at least 1")
+        flags["conf"] = words_of("conf", flags["conf"])
         if self.is_distributed():
             tool("shardrun")
+        launch_words(flags["distributor"], flags)
         self.check_columns()
 
     def check_columns(self):
@@ -163,29 +170,29 @@ class Dataset:
             if not name or any(c.isspace() or c in ",:=" for c in name):
                 raise UsageError(f"column '{name}': names with blanks, commas, colons or equals signs are not supported")
 
-    def is_distributed(self):
-        return self.flags["distributor"] != "multiprocessing"
-
     def table_format(self):
         return self.flags["input_format"].removesuffix(".gz")
 
     # Planning
 
     def plan_and_work(self):
-        flags, folder, mode = self.flags, self.folder, self.flags["incremental_mode"]
-        if mode == "overwrite" and folder.exists() and not flags["dry_run"]:
-            shutil.rmtree(folder)
-        first = max(done_shards(folder), default=-1) + 1 if mode == "extend" else 0
+        flags, storage, mode = self.flags, self.storage, self.flags["incremental_mode"]
+        done = storage.done_shards() if mode != "overwrite" else set()
+        first = max(done, default=-1) + 1 if mode == "extend" else 0
         inputs = self.make_plan(first)
         kept = {name: value if value != math.inf else None for name, value in flags.items() if name not in FREE}
-        check_record(self.program, folder, kept, inputs, mode)
+        # Nothing is removed before the inputs are known to be good.
+        start_over = mode == "overwrite" or not is_resumable(self.program, storage, kept, inputs, mode, done)
+        done = set() if start_over else done
         if flags["dry_run"]:
-            left = sorted(set(self.shards()) - done_shards(folder))
+            left = sorted(set(self.shards()) - done)
             print(self.pipeline(left) if left else "# every shard is done")
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        write_record(self.program, folder, {"parameters": kept, "inputs": inputs})
-        self.work()
+        if start_over and storage.exists():
+            storage.remove()
+        storage.create()
+        storage.write(record_name(self.program), json.dumps({"parameters": kept, "inputs": inputs}, indent=1) + "\n")
+        self.work(done)
 
     def files(self):
         return input_files(self.flags["url_list"], self.flags["input_format"])
@@ -193,8 +200,8 @@ class Dataset:
     def make_plan(self, first):
         """Plans all shards from `first` on; returns a description of the inputs for the record."""
         files = self.files()
+        self.flags["types"] = column_types(files, self.table_format(), self.table_columns())
         self.plan = plan_shards(files, self.flags["number_sample_per_shard"], first, self.table_format())
-        self.flags["types"] = column_types(files[0], self.table_format(), self.table_columns())
         return describe_inputs(self.plan)
 
     def table_columns(self):
@@ -220,7 +227,7 @@ class Dataset:
         dataset = ["--columns", self.dataset_columns(), "--format", OUTPUTS[flags["output_format"]], "--field", self.field()]
         dataset += ["--types-from", self.plan[0]["file"]] if self.table_format() == "parquet" else []
         dataset += ["--caption"] if self.has_caption() else []
-        dataset += [*self.dataset_flags(), "-o", str(self.folder)]
+        dataset += [*self.dataset_flags(), "-o", self.storage.name]
         last = dataset_command(self.shards(), numbers, per_shard, digits, dataset)
         return " |\n  ".join([rows, shlex.join(self.fetch()), *map(shlex.join, self.stages()), last])
 
@@ -233,7 +240,7 @@ class Dataset:
         return words + (["--caption-col", flags["caption_col"]] if flags["caption_col"] else [])
 
     def dataset_columns(self):
-        """The columns of the output with their types, in img2dataset's order, and our code."""
+        """The columns of the output with their types, in img2dataset's order, and ours."""
         flags, columns = self.flags, []
         if self.table_format() == "txt":
             columns += ["url"]
@@ -246,7 +253,7 @@ class Dataset:
             columns += [f"url:{types[flags['url_col']]}"]
         columns += ["key", "status", "error_message"]
         columns += [column for column in self.columns() if column not in columns]
-        return " ".join([*columns, "code"])
+        return " ".join([*columns, "code", "url_host"])
 
     def verified(self):
         """Returns the hash column of verify_hash."""
@@ -258,84 +265,7 @@ class Dataset:
         least, each = self.window
         words += ["--window-bytes", f"{max(least, each * flags['processes_count'])}M"]
         words += ["--retries", str(flags["retries"]), "--max-redirects", "10", "--ext", self.fetched_field(), *self.times()]
+        words += ["--dns", flags["dns"]] if flags["dns"] else []
         words += ["--insecure"] if flags["ignore_ssl_certificate"] else []
         words += ["--allow-private"] if flags["allow_private"] else []
         return [*words, *self.fetch_flags(), "--max-failures", "100%", "-q"]
-
-    # Running
-
-    def work(self):
-        """Makes all unfinished shards, and retries those that failed."""
-        flags, shards, done = self.flags, self.shards(), done_shards(self.folder)
-        project = flags["wandb_project"] if flags["enable_wandb"] else None
-        config = {name: value for name, value in flags.items() if name != "types"}
-        metrics = Metrics(self.program, self.folder, done, project, config, self.processed, self.noun)
-        for attempt in range(flags["max_shard_retry"] + 1):
-            left = sorted(set(shards) - done_shards(self.folder))
-            if not left:
-                break
-            if attempt:
-                print(f"Retrying {len(left)} shards, try {attempt}", flush=True)
-            for part in self.parts_of(left):
-                self.run_part(part, metrics.look)
-        metrics.finish()
-        left = sorted(set(shards) - done_shards(self.folder))
-        if left:
-            raise Error(f"{len(left)} shards still failed ({ranges(left)}). Run the same command to retry them.{self.last_words()}")
-
-    def run_part(self, part, on_look):
-        """Makes these shards: here, on the engine of the calling program, or on one that shardrun starts."""
-        cores = self.flags.get("worker_processes", 1)
-        engine = active_engine(self.flags["distributor"], cores) if self.is_call else None
-        if engine:
-            self.run_on_engine(engine, part, on_look)
-        else:
-            self.run_pipeline(self.distributed(part) if self.is_distributed() else self.pipeline(part), on_look)
-        on_look()
-
-    def run_pipeline(self, script, on_look):
-        """Runs a pipeline and reports finished shards. After a failure, shards are missing."""
-        process = start(shell(script), stderr=subprocess.PIPE if self.is_call else None)
-        stderr, process.stderr = Stderr(process.stderr, forward=True) if self.is_call else None, None
-        wait(process, on_look)
-        self.messages = stderr.text() if stderr else ""
-
-    def run_on_engine(self, engine, part, on_look):
-        """Runs one task per shard on an engine, and prints the stderr of failed tasks."""
-        with exit_on_signals():
-            for _, status, said in engine([(number, self.worker_pipeline(number)) for number in part], on_look):
-                if status != 0:
-                    self.messages = said
-                    print(said.rstrip(), file=sys.stderr)
-
-    def last_words(self):
-        """Returns the last message of a tool, for the exception; a command line has printed it already."""
-        lines = self.messages.strip().splitlines()
-        return f" The last message was: {lines[-1]}" if lines else ""
-
-    def parts_of(self, left):
-        """Yields the shards of each pipeline, or of each job: subjob_size of them."""
-        size = max(int(self.flags["subjob_size"]), 1) if self.is_distributed() else len(left)
-        return [left[at : at + size] for at in range(0, len(left), size)]
-
-    def distributed(self, left):
-        """The command that runs one item of shardrun for each shard: its pipeline, from a file that the workers see."""
-        folder = self.folder / f".{self.program}"
-        shutil.rmtree(folder / "shards", ignore_errors=True)
-        (folder / "shards").mkdir()
-        for number in left:
-            (folder / "shards" / str(number)).write_text(self.worker_pipeline(number) + "\n")
-        (folder / "items").write_text("".join(f"{number}\n" for number in left))
-        words = ["shardrun", "--on", ENGINES[self.flags["distributor"]], "-T", str(folder / "items"), "--run", str(folder / "shardrun")]
-        words += self.flags.get("engine_words", [])
-        words += ["--redo", "--wait"] + (["-j", str(self.flags["processes_count"])] if self.flags["distributor"] == "pyspark" else [])
-        return shlex.join([*words, shlex.join(["bash", "-o", "pipefail", str(folder / "shards")]) + "/{}"])
-
-    def worker_pipeline(self, number):
-        """The pipeline for one shard on a worker, which has one core unless the config says more."""
-        given = self.flags
-        self.flags = {**given, "processes_count": given.get("worker_processes", 1)}
-        try:
-            return self.pipeline([number])
-        finally:
-            self.flags = given

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import hashlib
+import importlib.util
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,9 +18,9 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any, Callable
 
-from .._error import NotInstalled
+from .._error import NotInstalled, UsageError
 from .._process import TICK
-from .._program import find_program
+from .._program import find_program, search_path
 
 # Shard number and pipeline.
 Task = tuple[int, str]
@@ -52,16 +54,45 @@ def active_engine(distributor: str, cores: int) -> Runner | None:
 
 
 def spark_context() -> Any:
-    """Returns the SparkContext of the active session; None without one, as with Spark Connect."""
+    """The SparkContext of the active session, or the one that is active without a session; None if there is none."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()
-    try:
-        return None if session is None else session.sparkContext
-    except Exception:
-        return None
+    if session is not None:
+        try:
+            return session.sparkContext
+        except Exception as error:
+            raise UsageError("--distributor: the active SparkSession is one of Spark Connect, which runs no pipelines: use a classic one") from error
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context
+
+
+def launch_words(distributor: str, flags: dict[str, Any]) -> list[str]:
+    """The flags of shardrun that say where the engine is. What cannot be passed on is refused."""
+    given = {name: flags.get(name) for name in ("master", "launcher", "conf") if flags.get(name)}
+    if distributor != "pyspark":
+        if given:
+            raise UsageError(f"--{next(iter(given))}: only for --distributor pyspark")
+        return []
+    words = ["--launcher", given.get("launcher") or spark_launcher()]
+    master = given.get("master") or os.environ.get("SPARK_MASTER")
+    words += ["--master", master] if master else []
+    for setting in given.get("conf", []):
+        if "=" not in setting:
+            raise UsageError(f"--conf: '{setting}' is not NAME=VALUE")
+        words += [f"--engine-arg={setting}"]
+    return [*words, f"--engine-arg=--local-cores={flags['processes_count']}"]
+
+
+def spark_launcher() -> str:
+    """This Python, or spark-submit of an installation of Spark if this Python has no pyspark."""
+    submit = shutil.which("spark-submit", path=search_path())
+    if submit and importlib.util.find_spec("pyspark") is None:
+        return shlex.quote(submit)
+    return shlex.quote(sys.executable or "python3")
 
 
 def run_on_spark(context: Any, tasks: list[Task], on_tick: Callable[[], None]) -> Iterator[Result]:

@@ -4,14 +4,34 @@ import ast
 import inspect
 import operator
 import os
+import textwrap
 
 from .._error import UsageError
+
+
+class Guessed(str):
+    """A default that may be replaced by a better guess; it equals the text that it is."""
 
 
 def defaults_of(function):
     """Returns the parameters of a function with their defaults: the flags of its command line."""
     parameters = inspect.signature(function).parameters.values()
     return {each.name: "" if each.default is each.empty else each.default for each in parameters}
+
+
+def help_of(function):
+    """A line per flag with its default, from the section Args of the function's description."""
+    lines, about = inspect.getdoc(function).split("Args:\n")[1].split("\n\n")[0].splitlines(), {}
+    for line in lines:
+        if line.startswith("     "):
+            about[names[0]] += " " + line.strip()
+            continue
+        names, _, text = line.strip().partition(": ")
+        names = names.split(", ")
+        about |= {name: text if name == names[0] else f"See --{names[0]}." for name in names}
+    for name, default in defaults_of(function).items():
+        shown = f" [default: {default}]" if default not in ("", None, False) else ""
+        yield f"  --{name}\n      " + "\n      ".join(textwrap.wrap(about[name] + shown, 100))
 
 
 def check_arguments(given, defaults):

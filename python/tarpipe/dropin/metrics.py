@@ -2,9 +2,8 @@
 
 import json
 import math
+import tempfile
 import time
-
-from .record import stats_files
 
 NOUNS = {"img": "images", "vid": "videos"}
 
@@ -12,12 +11,11 @@ NOUNS = {"img": "images", "vid": "videos"}
 class Metrics:
     """Prints img2dataset's lines for each finished shard and in total, and logs them to a file and to wandb."""
 
-    def __init__(self, program, folder, done, project=None, config=None, processed="resize", noun="img"):
-        self.folder, self.seen, self.processed, self.noun = folder, set(done), processed, noun
+    def __init__(self, program, storage, done, project=None, config=None, processed="resize", noun="img"):
+        self.program, self.storage, self.seen, self.processed, self.noun = program, storage, set(done), processed, noun
         self.total, self.statuses, self.file, self.wandb = None, {}, None, None
         if project is not None:
-            (folder / f".{program}").mkdir(exist_ok=True)
-            self.file = open(folder / f".{program}" / "metrics.jsonl", "a", buffering=1)
+            self.file = self.open_file()
             try:
                 import wandb
 
@@ -26,15 +24,30 @@ class Metrics:
             except ImportError:
                 pass
 
+    def open_file(self):
+        """The file of metrics. That of a dataset in a store is uploaded at the end."""
+        if not self.storage.is_local:
+            return tempfile.TemporaryFile("w+")
+        folder = self.storage.path / f".{self.program}"
+        folder.mkdir(exist_ok=True)
+        return open(folder / "metrics.jsonl", "a", buffering=1)
+
+    def look_again(self):
+        """Reports new shards, unless a listing of the store would come too soon after the last one."""
+        if self.storage.may_look():
+            self.look()
+
     def look(self):
-        found = stats_files(self.folder)
-        for number in sorted(found.keys() - self.seen):
+        """Reports all new shards, and returns the finished ones."""
+        found = self.storage.stats_files()
+        new = sorted(found.keys() - self.seen)
+        for number, stats in zip(new, self.storage.read_all_json([found[number] for number in new])):
             self.seen.add(number)
-            stats = json.loads(found[number].read_text())
             self.log("worker", stats)
             self.add(stats)
             self.log("total", self.total)
             self.log_statuses()
+        return set(found)
 
     def add(self, stats):
         counts = ["count", "successes", "failed_to_download", f"failed_to_{self.processed}"]
@@ -86,7 +99,9 @@ class Metrics:
             self.wandb.log(values)
 
     def finish(self):
-        self.look()
+        if self.file and not self.storage.is_local:
+            self.file.seek(0)
+            self.storage.write(f".{self.program}/metrics-{int(time.time())}.jsonl", self.file.read())
         if self.file:
             self.file.close()
         if self.wandb:

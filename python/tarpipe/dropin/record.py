@@ -1,28 +1,38 @@
-"""Records the parameters of the first run in a folder, so that a run is resumed only with the same ones."""
+"""The parameters that a dataset was started with, so that a run is resumed only with the same ones."""
 
-import json
+from __future__ import annotations
+
 import os
+import sys
 
 from .._error import UsageError
 
 
-def stats_files(folder):
-    """Returns the stats file of each finished shard, which is written last."""
-    numbers = ((file.name.removesuffix("_stats.json"), file) for file in folder.glob("*_stats.json"))
-    return {int(number): file for number, file in numbers if number.isdigit()}
+def record_name(program):
+    return f".{program}/run.json"
 
 
-def done_shards(folder):
-    return set(stats_files(folder))
+def is_resumable(program, storage, parameters, inputs, mode, done):
+    """Whether shards of an earlier run are kept. Raises if they were made with other parameters or inputs, and names these; but
+    a run without a single success, such as one with the wrong column, may be replaced."""
+    if not storage.has(record_name(program)):
+        return True
+    differences = differences_of(storage.read_json(record_name(program)), {"parameters": parameters, "inputs": inputs}, mode)
+    if not differences:
+        return True
+    files = storage.stats_files()
+    if mode != "extend" and not any(stats["successes"] for stats in storage.read_all_json([files[number] for number in sorted(done)])):
+        if done:
+            print(f"{program}: {storage.name}: replacing {len(done)} shards of an earlier run, which have no successes", file=sys.stderr)
+        return False
+    raise UsageError(
+        f"{storage.name} was started with other parameters: {'; '.join(differences)}. Use the same ones, another --output_folder, "
+        "or --incremental_mode overwrite (extend for new inputs)"
+    )
 
 
-def check_record(program, folder, parameters, inputs, mode):
-    """Raises if the folder was started with other parameters or inputs, and names them."""
-    file = folder / f".{program}" / "run.json"
-    if not file.exists():
-        return
-    before = json.loads(file.read_text())
-    now = {"parameters": parameters, "inputs": inputs}
+def differences_of(before, now, mode):
+    """What differs between two records, in words."""
     if mode == "extend":
         keep = ("number_sample_per_shard", "oom_shard_count", "output_format")
         before, now = ({"parameters": {name: record["parameters"].get(name) for name in keep}} for record in (before, now))
@@ -33,11 +43,7 @@ def check_record(program, folder, parameters, inputs, mode):
             differences.append(f"{name} was {old!r} and is {new!r}")
     if before.get("inputs") != now.get("inputs"):
         differences.append(difference_of_inputs(before["inputs"], now["inputs"]))
-    if differences:
-        raise UsageError(
-            f"{folder} was started with other parameters: {'; '.join(differences)}. Use the same ones, another --output_folder, "
-            "or --incremental_mode overwrite (extend for new inputs)"
-        )
+    return differences
 
 
 def difference_of_inputs(old, new):
@@ -47,15 +53,6 @@ def difference_of_inputs(old, new):
             what = [f"{key} {before[key]} then, {now[key]} now" for key in before if before[key] != now.get(key)]
             return f"input {now['file']} has changed ({', '.join(what)})" if same else f"input {before['file']} was where {now['file']} is"
     return f"{len(old)} inputs then, {len(new)} now"
-
-
-def write_record(program, folder, record, name="run.json"):
-    file = folder / f".{program}" / name
-    file.parent.mkdir(exist_ok=True)
-    temporary = file.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(record, indent=1) + "\n")
-    temporary.replace(file)
-    return file
 
 
 def describe_inputs(plan):

@@ -1,12 +1,17 @@
 """Tables of URLs: their files, numbers of rows, and column types."""
 
+import glob
 import json
+import os
 import pathlib
 import subprocess
 
 from .._error import UsageError
+from .._names import expand_braces
 from .._process import failure
 from .._program import tool
+
+STORES = ("s3://", "gs://", "az://")
 
 
 def ask(words):
@@ -18,16 +23,41 @@ def ask(words):
 
 
 def input_files(url_list, input_format):
-    """Returns the tables of --url_list: one file, or all files of the format in a folder."""
-    path = pathlib.Path(url_list)
-    if not path.is_dir():
-        if "://" not in url_list and not path.exists():
-            raise UsageError(f"--url_list: {url_list}: no such file")
-        return [str(path.absolute()) if "://" not in url_list else url_list]
-    files = sorted(str(file.absolute()) for file in path.glob(f"*.{input_format}"))
+    """The tables that --url_list names: one, several by braces, wildcards or ::, or those of the format in a folder."""
+    files = remote_files(url_list, input_format) if "://" in url_list else local_files(url_list, input_format)
     if not files:
         raise UsageError(f"No file found at path {url_list} with extension {input_format}")
     return files
+
+
+def local_files(url_list, input_format):
+    path = pathlib.Path(url_list)
+    if path.is_dir():
+        return sorted(str(file.absolute()) for file in path.glob(f"*.{input_format}"))
+    names = [url_list] if path.exists() else [name for part in url_list.split("::") for name in expand_braces(part) or [part]]
+    files = [name for each in names for name in (sorted(glob.glob(each)) if glob.has_magic(each) and not os.path.exists(each) else [each])]
+    for file in files:
+        if not os.path.exists(file):
+            raise UsageError(f"--url_list: {file}: no such file")
+    return [os.path.abspath(file) for file in files]
+
+
+def remote_files(url_list, input_format):
+    """A name in an object store that is not an object is a folder."""
+    program = tool("tarpipe")
+    if url_list.startswith(STORES) and not any(c in url_list for c in "{*?[") and "::" not in url_list:
+        prefix = url_list.rstrip("/")
+        found = [line.split("\t", 1)[1] for line in ask([program, "names", "list", prefix]).splitlines()]
+        below = [name for name in found if name.startswith(prefix + "/") and "/" not in name[len(prefix) + 1 :]]
+        return [url_list] if url_list in found else sorted(name for name in below if name.endswith(f".{input_format}"))
+    return ask([program, "names", "expand", url_list]).splitlines()
+
+
+def exists(name):
+    """Whether there is a file or an object of this name."""
+    if name.startswith(STORES):
+        return name in (line.split("\t", 1)[1] for line in ask([tool("tarpipe"), "names", "list", name]).splitlines())
+    return os.path.exists(name)
 
 
 def count_rows(file, table_format):
@@ -43,39 +73,22 @@ def first_url(file, words, wanted):
     return found
 
 
-def column_types(file, table_format, columns):
-    """Returns column types for tardataset: those of the table, or guessed from the first rows."""
+def column_types(files, table_format, columns):
+    """Types of columns as tardataset takes them: those of the table, else such as hold all values of all tables. Refuses columns
+    that a table lacks."""
+    if not columns:
+        return {}
     if table_format == "parquet":
+        for file in files:
+            check_columns(file, [line.split("\t")[0] for line in ask([tool("urlcat"), "--format", "parquet", "--columns", file]).splitlines()], columns)
         return {column: f"={column}" for column in columns}
-    lines = ask([tool("urlcat"), file, "--format", table_format, "--head", "2000"]).splitlines()
-    rows = [json.loads(line) for line in lines if line]
-    return {column: guess([row.get(column) for row in rows]) for column in columns}
+    types = dict(line.rsplit("\t", 1) for line in ask([tool("urlcat"), *files, "--format", table_format, "--types"]).splitlines() if line)
+    if types:
+        check_columns(", ".join(files[:3]), list(types), columns)
+    return {column: types.get(column, "string") for column in columns}
 
 
-def guess(cells):
-    """Returns the type that fits all cells; strings are parsed."""
-    cells = [cell for cell in cells if cell is not None and cell != ""]
-    if not cells:
-        return "string"
-    if all(isinstance(cell, (list, dict)) for cell in cells):
-        return "json"
-    kinds = {kind_of(cell) for cell in cells}
-    if kinds <= {"int64"}:
-        return "int64"
-    if kinds <= {"int64", "double"}:
-        return "double"
-    return "bool" if kinds == {"bool"} else "string"
-
-
-def kind_of(cell):
-    if isinstance(cell, bool) or cell in ("true", "false", "True", "False"):
-        return "bool"
-    for kind, convert in (("int64", int), ("double", float)):
-        if isinstance(cell, convert):
-            return kind
-        try:
-            if isinstance(cell, str) and convert(cell) is not None:
-                return kind
-        except ValueError:
-            pass
-    return "string"
+def check_columns(file, names, columns):
+    for column in columns:
+        if column not in names:
+            raise UsageError(f"{file} has no column '{column}' (its columns: {', '.join(names)})")

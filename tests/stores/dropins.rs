@@ -1,0 +1,99 @@
+//! The drop-ins with tables and datasets in a store.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use super::server::{Store, store};
+use crate::support::web::{Web, reply};
+use crate::support::{Run, bash, dir};
+
+/// Small texts; /slow answers only when `release` has been asked for.
+fn web() -> Web {
+    let released = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    Web::start(move |asked, wire| {
+        use std::sync::atomic::Ordering::SeqCst;
+        if asked.path == "/release" {
+            released.store(true, SeqCst);
+        }
+        while asked.path == "/slow" && !released.load(SeqCst) {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        reply(wire, "200 OK", "", asked.path.as_bytes());
+    })
+}
+
+fn any2dataset(store: &Store, flags: &str) -> Run {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/any2dataset");
+    let words = "--allow_private --number_sample_per_shard 2 --incremental_mode incremental";
+    store.with_variables(bash(&format!("exec {} {words} {flags}", script.display()))).env("no_proxy", "*")
+}
+
+fn list(store: &Store, prefix: &str) -> Vec<String> {
+    let listed = store.run("tarpipe", ["names", "list", prefix]).ok();
+    let names = String::from_utf8(listed).unwrap();
+    names.lines().map(|line| line.split('\t').nth(1).unwrap().trim_start_matches(prefix).to_owned()).collect()
+}
+
+#[test]
+fn a_dataset_in_a_store_is_that_on_disk_and_is_resumed_checked_and_replaced() {
+    let (store, web, folder) = (store(), web(), dir());
+    let urls: String = (0..5).map(|i| format!("{}/{i}\n", web.url)).collect();
+    store.put("test/dropin/tables/urls.txt", urls.as_bytes());
+    store.put("test/dropin/tables/other.csv", b"not one of them");
+    let there = "s3://test/dropin/tables --output_folder s3://test/dropin/out --output_format webdataset";
+    any2dataset(store, there).done().status(0).stderr("");
+    let local = format!(
+        "s3://test/dropin/tables/urls.txt --output_folder {}/out --output_format webdataset",
+        folder.path().display()
+    );
+    any2dataset(store, &local).done().status(0);
+    let shards = ["00000", "00001", "00002"];
+    let mut expected = vec![".any2dataset/run.json".to_owned()];
+    expected
+        .extend(shards.iter().flat_map(|shard| [".parquet", ".tar", "_stats.json"].map(|end| format!("{shard}{end}"))));
+    assert_eq!(list(store, "s3://test/dropin/out/"), expected);
+    for name in shards.iter().flat_map(|shard| [format!("{shard}.tar"), format!("{shard}.parquet")]) {
+        let on_disk = std::fs::read(folder.path().join("out").join(&name)).unwrap();
+        assert!(store.get(&format!("test/dropin/out/{name}")).unwrap() == on_disk, "{name}");
+    }
+    let asked = web.seen().len();
+    let said = any2dataset(store, there).done().status(0).stdout_text();
+    assert!(said.contains("all 3 shards are done: 5 rows, 5 successes, 0 failures"), "{said}");
+    let other = any2dataset(store, &format!("{there} --compute_md5 False")).done().status(2).stderr_text();
+    assert!(other.contains("compute_md5 was True and is False"), "{other}");
+    assert_eq!(web.seen().len(), asked, "nothing was left to do");
+    store.delete("test/dropin/out/00001_stats.json");
+    any2dataset(store, there).done().status(0);
+    assert_eq!(web.seen().len(), asked + 2, "one shard was left to do");
+    let files = "s3://test/dropin/tables --output_folder s3://test/dropin/out --incremental_mode overwrite";
+    any2dataset(store, files).done().status(0);
+    assert_eq!(store.get("test/dropin/out/00002/000020.flat").unwrap(), b"/4");
+    assert!(list(store, "s3://test/dropin/out/").iter().all(|name| !name.ends_with(".tar")));
+}
+
+#[test]
+fn kill_9_of_the_driver_ends_the_pipeline_and_the_run_is_resumed() {
+    let (store, web) = (store(), web());
+    let urls: String = ["a", "b", "c", "slow", "e"].iter().map(|path| format!("{}/{path}\n", web.url)).collect();
+    store.put("test/killed/urls.txt", urls.as_bytes());
+    let flags =
+        "s3://test/killed/urls.txt --output_folder s3://test/killed/out --output_format webdataset --timeout 600";
+    let mut command = any2dataset(store, flags).into_command();
+    let mut child = command.process_group(0).stdout(Stdio::null()).spawn().unwrap();
+    let done = || list(store, "s3://test/killed/out/").iter().filter(|name| name.ends_with("_stats.json")).count();
+    while web.count("/slow") == 0 || done() < 2 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The stages of the pipeline have the name of the output in their arguments.
+    while bash("pgrep -f '[s]3://test/killed/out' || :").done().stdout_text() != "" {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let names = list(store, "s3://test/killed/out/");
+    assert!(!names.iter().any(|name| name.starts_with("00001")), "{names:?}");
+    bash(&format!("curl -s {}/release", web.url)).done().status(0);
+    any2dataset(store, flags).done().status(0);
+    assert_eq!((done(), web.count("/a")), (3, 1), "finished shards are not made again");
+}
