@@ -90,7 +90,7 @@ fn command() -> clap::Command {
 /// The version, and the commit that a package was built from.
 fn version() -> &'static str {
     let version = env!("CARGO_PKG_VERSION");
-    match option_env!("TARPIPE_COMMIT") {
+    match option_env!("TARPIPE_COMMIT").filter(|commit| !commit.is_empty()) {
         Some(commit) => format!("{version} ({commit})").leak(),
         None => version,
     }

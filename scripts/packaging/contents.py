@@ -6,6 +6,7 @@ import re
 import subprocess
 
 SUMMARY = "Turn URL lists and shards of files into training datasets with pipes"
+EPOCH = 1577836800  # 2020-01-01: the same input gives the same bytes
 DROPINS = ("img2dataset", "video2dataset", "any2dataset")
 CLUSTERS = ("slurm-cluster", "ssh-cluster")
 
@@ -72,7 +73,8 @@ class Package:
 
 def glibc_of(program):
     """The oldest glibc that an executable runs with, as (2, 17)."""
-    text = subprocess.run(["objdump", "-T", program], check=True, stdout=subprocess.PIPE, text=True).stdout
+    # Unlike objdump, readelf reads the executables of every processor.
+    text = subprocess.run(["readelf", "-VW", program], check=True, stdout=subprocess.PIPE, text=True).stdout
     return max(tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_(2\.\d+)", text))
 
 

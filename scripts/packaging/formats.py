@@ -1,19 +1,15 @@
-"""The kinds of packages: each function writes one file and returns its path."""
+"""Wheels and the portable archive: each function writes one file and returns its path."""
 
 import base64
 import gzip
 import hashlib
 import io
-import os
 import shutil
-import subprocess
 import tarfile
-import tempfile
 import zipfile
 
-from contents import DROPINS, SUMMARY, glibc_of, licenses
+from contents import DROPINS, EPOCH, SUMMARY, glibc_of, licenses
 
-EPOCH = 1577836800  # 2020-01-01: the same input gives the same bytes
 # Wheels cannot contain links, so the tools are scripts that start the one executable.
 LAUNCHER = """#!/bin/sh
 here=${0%/*}
@@ -140,54 +136,3 @@ def add(made, name, content, is_program, link):
     else:
         member.size = len(content)
     made.addfile(member, None if link else io.BytesIO(content))
-
-
-def deb(package, dist):
-    """tarpipe_VERSION_ARCH.deb"""
-    arch = {"x86_64": "amd64", "aarch64": "arm64"}[package.arch]
-    path = dist / f"tarpipe_{package.version}_{arch}.deb"
-    with tempfile.TemporaryDirectory() as folder:
-        control = os.path.join(folder, "DEBIAN", "control")
-        size = 0
-        for entry in package.installation():
-            target = os.path.join(folder, "usr", entry.path.replace("share/zsh/site-functions", "share/zsh/vendor-completions"))
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            if entry.link:
-                os.symlink(entry.link, target)
-                continue
-            content = gzip.compress(entry.content, 9, mtime=EPOCH) if "/man/man" in target else entry.content
-            target += ".gz" if "/man/man" in target else ""
-            size += len(content)
-            with open(target, "wb") as file:
-                file.write(content)
-            os.chmod(target, 0o755 if entry.is_program else 0o644)
-        os.makedirs(os.path.dirname(control))
-        with open(control, "w") as file:
-            file.write(control_text(package, arch, size))
-        os.utime(folder, (EPOCH, EPOCH))
-        command = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", folder, path]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)})
-    return path
-
-
-def control_text(package, arch, size):
-    major, minor = glibc_of(package.program)
-    return f"""Package: tarpipe
-Version: {package.version}
-Architecture: {arch}
-Maintainer: The tarpipe developers <tarpipe@localhost>
-Installed-Size: {size // 1024}
-Depends: libc6 (>= {major}.{minor})
-Recommends: python3 (>= 3.9)
-Suggests: ffmpeg, imagemagick | graphicsmagick
-Section: utils
-Priority: optional
-Description: {SUMMARY}
- Small programs that each do one thing to a stream of samples in tar archives:
- list and fetch URLs, resize images, run commands, cut video, split into shards,
- check, sort and show them, and run pipelines on clusters.
-"""
-
-
-KINDS = {"wheel": wheel, "compat": compat, "archive": archive, "deb": deb, "tree": tree}
-DEFAULT = ("wheel", "compat", "archive", "deb")

@@ -4,7 +4,8 @@
 #   ./install.sh [--force] [PREFIX]      default: ~/.local
 #   ./install.sh --uninstall [PREFIX]    removes what an installation put there
 #
-# Files of others are never replaced, except with --force. An older tarpipe in PREFIX is replaced.
+# Files of others are never replaced, except with --force. An older tarpipe in PREFIX is replaced. Where img2dataset,
+# video2dataset or any2dataset is there already, it stays, and ours is run by `tarpipe img2dataset` alone.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 action=install force=
@@ -20,17 +21,24 @@ while [ $# -gt 0 ]; do
 done
 [ $# -le 1 ] || { echo "install.sh: more than one PREFIX (see --help)" >&2; exit 2; }
 prefix=${1:-$HOME/.local}
+case $prefix in /*) ;; *) prefix=$PWD/$prefix ;; esac
 list=$prefix/share/tarpipe/installed # one path below PREFIX per line
 
-# Removes the files of an installation, then the folders that this leaves empty.
+# Removes the files of an installation and what Python has compiled from them, then the folders that this leaves empty.
 remove() {
-  files=$(cat "$list")
-  printf '%s\n' "$files" | while IFS= read -r file; do
+  installed=$(cat "$list")
+  printf '%s\n' "$installed" | while IFS= read -r file; do
     rm -f "$prefix/$file"
   done
-  printf '%s\n' "$files" | sed 's|/[^/]*$||' | sort -ru | while IFS= read -r folder; do
+  [ ! -d "$prefix/lib/tarpipe" ] || find "$prefix/lib/tarpipe" -name __pycache__ -type d -prune -exec rm -rf {} +
+  printf '%s\n' "$installed" | sed 's|/[^/]*$||' | sort -ru | while IFS= read -r folder; do
     (cd "$prefix" && rmdir -p "$folder" 2>/dev/null) || true
   done
+}
+
+# Whether there is a file that no installation of ours put there.
+is_foreign() {
+  { [ -e "$prefix/$1" ] || [ -L "$prefix/$1" ]; } && ! grep -qxF "$1" "$list" 2>/dev/null
 }
 
 if [ $action = uninstall ]; then
@@ -41,27 +49,30 @@ if [ $action = uninstall ]; then
 fi
 
 cd "$here"
-files=$(find bin lib share \( -type f -o -type l \) | sort)
-for file in $files; do
-  [ -e "$prefix/$file" ] || [ -L "$prefix/$file" ] || continue
-  if [ -z "$force" ] && ! grep -qxF "$file" "$list" 2>/dev/null; then
+files= left=
+for file in $(find bin lib share \( -type f -o -type l \) | sort); do
+  if [ -z "$force" ] && is_foreign "$file"; then
+    case $file in
+      bin/*2dataset) left="$left ${file#bin/}"; continue ;;
+    esac
     echo "install.sh: $prefix/$file: exists and is not tarpipe's; use --force to replace it, or another PREFIX" >&2
     exit 1
   fi
+  files="$files $file"
 done
 mkdir -p "$prefix" || exit 1
 if [ -f "$list" ]; then
   remove
 fi
-files=$(find bin lib share \( -type f -o -type l \) | sort)
+# The list first: an installation that is cut short can be removed, or done again.
+mkdir -p "${list%/*}"
+printf '%s\n' $files share/tarpipe/install.sh share/tarpipe/installed > "$list"
+cp install.sh "${list%/*}/install.sh"
 for file in $files; do
   mkdir -p "$prefix/${file%/*}"
   rm -f "$prefix/$file"
   cp -P "$file" "$prefix/$file"
 done
-mkdir -p "${list%/*}"
-cp "$here/install.sh" "${list%/*}/install.sh"
-printf '%s\n' $files share/tarpipe/install.sh share/tarpipe/installed > "$list"
 
 echo "installed $("$prefix/bin/tarpipe" --version) in $prefix:"
 echo "  programs in $prefix/bin"
@@ -69,4 +80,7 @@ case :$PATH: in *":$prefix/bin:"*) ;; *) echo "    not on PATH yet: export PATH=
 echo "  Python package in $prefix/lib/tarpipe/python (export PYTHONPATH=\"$prefix/lib/tarpipe/python\")"
 echo "  manual in $prefix/share/man (if man does not find it: export MANPATH=\"$prefix/share/man:\")"
 echo "  completions for bash, fish and zsh (zsh: fpath=($prefix/share/zsh/site-functions \$fpath))"
+for name in $left; do
+  echo "  $prefix/bin/$name is not tarpipe's and stays; tarpipe $name runs ours"
+done
 echo "To remove it: $prefix/share/tarpipe/install.sh --uninstall $prefix"
