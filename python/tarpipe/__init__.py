@@ -10,8 +10,13 @@ Failures raise `tarpipe.Error`, invalid arguments `ValueError`. The package look
 on PATH, and in the release build of a checkout.
 """
 
-from ._error import Error
-from ._process import run
-from ._samples import samples
+import sys
+
+if sys.version_info < (3, 9):
+    raise ImportError(f"tarpipe needs Python 3.9 or later, and this is {sys.version_info[0]}.{sys.version_info[1]}: {sys.executable}")
+
+from ._error import Error  # noqa: E402  (older versions cannot read it)
+from ._process import run  # noqa: E402
+from ._samples import samples  # noqa: E402
 
 __all__ = ["Error", "run", "samples"]

@@ -20,6 +20,7 @@ import sys
 from typing import Optional
 
 from . import dropin
+from ._error import UsageError
 from .dropin.dataset import Dataset
 from .dropin.flags import Guessed
 
@@ -58,6 +59,10 @@ def any2dataset(
     conf: Optional[list[str]] = None,
     dns: Optional[str] = None,
     user_agent: Optional[str] = None,
+    encode_format: str = "flat",
+    output_dir: Optional[str] = None,
+    num_proc: Optional[int] = None,
+    master_node: Optional[str] = None,
 ) -> None:
     """Download the files of a table of URLs, of any kind, and store them unchanged as a dataset.
 
@@ -101,6 +106,9 @@ def any2dataset(
         conf: Spark configuration, as a list of NAME=VALUE.
         dns: DNS servers to use instead of those of the system, such as ``127.0.0.1:53``.
         user_agent: User-Agent to send, instead of img2dataset's.
+        encode_format: Suffix of the files in the dataset, such as mp3; ``auto`` gives each file the suffix of its kind.
+        output_dir, num_proc: Other names of `output_folder` and `processes_count`, as in any2dataset's cluster tools.
+        master_node: Host of the Spark or Ray cluster, on its default port, as in any2dataset's cluster tools.
 
     Raises:
         ValueError: An argument is invalid.
@@ -117,8 +125,30 @@ class Any2dataset(Dataset):
     reserved = Dataset.reserved + ("md5",)
     processed, noun = "subsample", "file"
 
+    def prepare(self):
+        flags = self.flags
+        flags["output_folder"] = flags["output_dir"] or flags["output_folder"]
+        flags["processes_count"] = int(flags["num_proc"] or flags["processes_count"])
+        kind = flags["encode_format"]
+        if not kind or any(not c.isalnum() for c in kind):
+            raise UsageError(f"--encode_format: '{kind}' is not a suffix (use one such as mp3, or auto)")
+        if kind == "auto" and flags["output_format"] in ("parquet", "tfrecord"):
+            raise UsageError(f"--encode_format auto: {flags['output_format']} has one column for all files; name a suffix")
+        if not flags["master_node"]:
+            return
+        if flags["distributor"] == "pyspark" and not flags["master"]:
+            flags["master"] = f"spark://{flags['master_node']}:7077"
+        elif flags["distributor"] == "ray":
+            flags["engine_words"] = ["--address", f"{flags['master_node']}:6379"]
+        else:
+            raise UsageError("--master_node: needs --distributor ray or pyspark, without --master")
+
     def field(self):
-        return "flat"
+        return self.flags["encode_format"]
+
+    def fetched_field(self):
+        """None leaves the suffix to fetch."""
+        return None if self.field() == "auto" else self.field()
 
     def columns(self):
         return ["md5"] if self.flags["compute_md5"] else []

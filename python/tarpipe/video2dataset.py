@@ -37,9 +37,10 @@ from typing import Any, Optional
 from . import dropin
 from ._error import UsageError
 from ._program import search_path
-from .dropin.config import LACKING, literal, read_config, refuse_lacking, slurm_words, subsamplers
+from .dropin.config import LACKING, check_config, literal, read_config, refuse_lacking, slurm_words, subsamplers
 from .dropin.dataset import OUTPUTS, TABLES, Dataset
 from .dropin.flags import Guessed, one_of
+from .dropin.older import apply_older_flags
 from .dropin.subset import plan_subset, subset_pipeline
 from .dropin.tables import first_url
 from .dropin.video import Plan
@@ -81,6 +82,26 @@ def video2dataset(
     conf: Optional[list[str]] = None,
     dns: Optional[str] = None,
     user_agent: Optional[str] = None,
+    video_size: Any = None,
+    strict_resize: bool = False,
+    processes_count: Any = None,
+    thread_count: Any = None,
+    number_sample_per_shard: Any = None,
+    subjob_size: Any = None,
+    oom_shard_count: Any = None,
+    distributor: Any = None,
+    timeout: Any = None,
+    captions_are_subtitles: bool = False,
+    yt_metadata_args: Any = None,
+    audio_rate: Any = None,
+    video_fps: Any = None,
+    video_height: Any = None,
+    video_width: Any = None,
+    resize_mode: Any = None,
+    min_clip_length: Any = None,
+    max_clip_length: Any = None,
+    max_clip_length_strategy: Any = None,
+    precise_clipping: bool = False,
 ) -> None:
     """Download the videos of a table of URLs, cut, scale and re-time them, and store them as a dataset.
 
@@ -117,6 +138,12 @@ def video2dataset(
         conf: Spark configuration, as a list of NAME=VALUE.
         dns: DNS servers to use instead of those of the system, such as ``127.0.0.1:53``.
         user_agent: User-Agent to send, instead of img2dataset's.
+        video_size: Size to download from video platforms; with `strict_resize`, videos are scaled to it too. This flag and the
+            following ones are those of video2dataset before 1.3; they change the config.
+        strict_resize, video_height, video_width, resize_mode, video_fps, audio_rate, precise_clipping: See `video_size`.
+        min_clip_length, max_clip_length, max_clip_length_strategy, captions_are_subtitles: See `video_size`.
+        processes_count, thread_count, subjob_size, distributor, timeout, yt_metadata_args: See `video_size`.
+        number_sample_per_shard, oom_shard_count: See `video_size`.
 
     Raises:
         ValueError: An argument or a part of the config is invalid or not supported.
@@ -141,19 +168,24 @@ class Video2dataset(Dataset):
             raise UsageError("--stage subset needs --input_format webdataset, and --stage download needs a table")
         if isinstance(flags["encode_formats"], str):
             flags["encode_formats"] = literal("encode_formats", flags["encode_formats"])
-        flags["encode_formats"] = flags["encode_formats"] or {"video": "mp4"}
+        if flags["encode_formats"] is None:
+            flags["encode_formats"] = {"video": "mp4"}
+        if not flags["encode_formats"]:
+            raise UsageError("--encode_formats: {} names nothing to store; name video or audio, or use --output_format dummy")
         for modality, extension in flags["encode_formats"].items():
             one_of("encode_formats", modality, ("video", "audio"))
             if not isinstance(extension, str):
                 raise UsageError(f"--encode_formats: {modality}: '{extension}' is not an extension (write {{\"video\": \"mp4\"}})")
         one_of("incremental_mode", flags["incremental_mode"], ("incremental", "overwrite"))
         config = read_config(flags["config"])
+        apply_older_flags(config, flags)
+        check_config(config)
         if config["reading"].get("sampler") is not None:
             raise UsageError("--config: reading.sampler is not supported; urlcat --sample makes a smaller table")
         distribution = config.pop("distribution")
         names = ("processes_count", "thread_count", "subjob_size", "distributor")
         flags |= {name: distribution.get(name, ABSENT[name]) for name in names}
-        one_of("config: distributor", flags["distributor"], ("multiprocessing", "pyspark", "slurm"))
+        one_of("config: distributor", flags["distributor"], ("multiprocessing", "pyspark", "ray", "slurm"))
         flags["engine_words"] = slurm_words(distribution.get("distributor_args") or {}) if flags["distributor"] == "slurm" else []
         flags["worker_processes"] = (distribution.get("distributor_args") or {}).get("cpus_per_task") or 1
         flags |= {name: config["storage"].get(name, ABSENT[name]) for name in ("number_sample_per_shard", "oom_shard_count")}

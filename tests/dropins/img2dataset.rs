@@ -109,7 +109,7 @@ fn shards_are_the_same_bytes_whatever_the_threads_and_the_order_of_answers() {
     let web = Web::start(|asked, wire| {
         // The first answers come last.
         let number: u64 = asked.path.trim_start_matches('/').parse().unwrap();
-        std::thread::sleep(Duration::from_millis(if number % 4 == 0 { 200 } else { 0 }));
+        std::thread::sleep(Duration::from_millis(if number.is_multiple_of(4) { 200 } else { 0 }));
         reply(wire, "200 OK", "", &jpeg());
     });
     let paths: Vec<String> = (0..12).map(|number| number.to_string()).collect();

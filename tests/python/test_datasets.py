@@ -112,6 +112,18 @@ class Calls(InFolder):
                 thread.join()
         self.assertEqual(next(tarpipe.samples("files/00000.tar"))["flat"], b"anything")
 
+    def test_any2dataset_takes_the_flags_of_its_cluster_tools(self):
+        with serve({"/a": png()}) as address:
+            self.write("urls.txt", f"{address}/a\n")
+            for kind, field in [("auto", "png"), ("mp3", "mp3")]:
+                self.call(any2dataset, "urls.txt", output_dir=kind, num_proc=2, encode_format=kind, output_format="webdataset", allow_private=True)
+                self.assertEqual(next(tarpipe.samples(f"{kind}/00000.tar"))[field], png())
+
+    def test_old_versions_of_python_are_refused_with_a_sentence(self):
+        program = f"import sys; sys.path.insert(0, {str(ROOT / 'python')!r}); sys.version_info = (3, 8, 1); import tarpipe"
+        done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+        self.assertIn("ImportError: tarpipe needs Python 3.9 or later, and this is 3.8", done.stderr)
+
     def test_video2dataset_takes_a_config_as_a_dictionary(self):
         self.write("urls.txt", "http://127.0.0.1/1.mp4\n")
         config = {
@@ -135,6 +147,9 @@ class Calls(InFolder):
             (download, {"resize_mode": "crop"}, "resize_mode: 'crop' is not one of no, keep_ratio, center_crop, border, keep_ratio_largest"),
             (download, {"output_folder": 7}, "output_folder: 7 is not a string"),
             (any2dataset, {"distributor": "dask"}, "distributor: 'dask' is not one of multiprocessing, pyspark, ray, slurm"),
+            (video2dataset, {"encode_formats": {}}, "encode_formats: {} names nothing to store; name video or audio, or use --output_format dummy"),
+            (download, {"master": "local"}, "master: only for --distributor pyspark"),
+            (any2dataset, {"master_node": "h"}, "master_node: needs --distributor ray or pyspark, without --master"),
             (video2dataset, {"stage": "caption"}, "stage caption: captioning is not supported"),
             (video2dataset, {"config": {"reading": {}}, "input_format": "txt"}, "config: the argument has no section 'subsampling'"),
         ]:

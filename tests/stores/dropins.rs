@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use super::server::{Store, store};
 use crate::support::web::{Web, reply};
-use crate::support::{Run, bash, dir};
+use crate::support::{Archive, Run, bash, dir};
 
 /// Small texts; /slow answers only when `release` has been asked for.
 fn web() -> Web {
@@ -70,6 +70,24 @@ fn a_dataset_in_a_store_is_that_on_disk_and_is_resumed_checked_and_replaced() {
     any2dataset(store, files).done().status(0);
     assert_eq!(store.get("test/dropin/out/00002/000020.flat").unwrap(), b"/4");
     assert!(list(store, "s3://test/dropin/out/").iter().all(|name| !name.ends_with(".tar")));
+}
+
+#[test]
+fn the_command_of_the_manual_runs() {
+    let (store, folder) = (store(), dir());
+    let web = Web::start(|_, wire| reply(wire, "200 OK", "", b"not a picture"));
+    let row = format!("{{\"URL\": \"{}/a\"}}", web.url);
+    let rows = Archive::new().file("000000000.json", row.as_bytes()).whole();
+    let table = ["--only-shard", "0", "--columns", "URL", "-o", "s3://test/manual/tables"];
+    store.run("tardataset", table).stdin(rows).ok();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("man/tarpipe-dropins.7")).unwrap().replace("\\-", "-");
+    let line = page.lines().find(|line| line.starts_with("img2dataset") && line.contains("s3://")).unwrap();
+    let line = line.replace("s3://bucket", "s3://test/manual");
+    let run = bash(&format!("exec {}/scripts/{line} --allow_private", root.display())).cwd(folder.path());
+    store.with_variables(run).env("no_proxy", "*").done().status(0);
+    let names = list(store, "s3://test/manual/laion/");
+    assert_eq!(names, [".img2dataset/run.json", "00000.parquet", "00000.tar", "00000_stats.json"]);
 }
 
 #[test]

@@ -72,12 +72,17 @@ def read_config(given):
         if section not in config:
             raise UsageError(f"--config: {given} has no section '{section}'")
         config[section] = config[section] or {}
+    check_config(config)
+    return config
+
+
+def check_config(config):
+    """Refuses unknown keys and values of the wrong kind."""
     check("", config, BUILT_IN["default"])
     check("storage.", config["storage"], SHARED["storage"])
     check("reading.", config["reading"], SHARED["reading"] | {"dataloader_args": {}})
     check("reading.yt_args.", config["reading"].get("yt_args") or {}, SHARED["reading"]["yt_args"], others=True)
     check("distribution.", config["distribution"], SHARED["distribution"] | {"distributor_args": {}})
-    return config
 
 
 def refuse_lacking(where, what):

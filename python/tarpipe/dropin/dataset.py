@@ -31,7 +31,7 @@ USER_AGENT = "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:72.0) Gecko/20100101 Fi
 FREE = {
     "output_folder", "processes_count", "thread_count", "timeout", "enable_wandb", "wandb_project", "distributor",
     "subjob_size", "retries", "incremental_mode", "max_shard_retry", "dry_run", "url_list", "allow_private", "tmp_dir", "via", "engine_words", "worker_processes",
-    "master", "launcher", "conf", "dns", "user_agent",
+    "master", "launcher", "conf", "dns", "user_agent", "output_dir", "num_proc", "master_node",
 }  # fmt: skip
 
 
@@ -125,9 +125,9 @@ class Dataset(Running):
 
     def execute(self, flags):
         self.flags = flags
-        self.storage = open_storage(flags["output_folder"])
         self.guess_format()
         self.prepare()
+        self.storage = open_storage(flags["output_folder"])
         self.check_common()
         self.check()
         self.plan_and_work()
@@ -264,7 +264,8 @@ class Dataset(Running):
         words = ["fetch", "-j", str(self.requests()), "--unordered", "--pass-failed"]
         least, each = self.window
         words += ["--window-bytes", f"{max(least, each * flags['processes_count'])}M"]
-        words += ["--retries", str(flags["retries"]), "--max-redirects", "10", "--ext", self.fetched_field(), *self.times()]
+        words += ["--retries", str(flags["retries"]), "--max-redirects", "10", *self.times()]
+        words += ["--ext", self.fetched_field()] if self.fetched_field() else []
         words += ["--dns", flags["dns"]] if flags["dns"] else []
         words += ["--insecure"] if flags["ignore_ssl_certificate"] else []
         words += ["--allow-private"] if flags["allow_private"] else []

@@ -28,10 +28,10 @@ def help_of(function):
             continue
         names, _, text = line.strip().partition(": ")
         names = names.split(", ")
-        about |= {name: text if name == names[0] else f"See --{names[0]}." for name in names}
+        about |= {name: text if name == names[0] or text.startswith("See ") else f"See --{names[0]}." for name in names}
     for name, default in defaults_of(function).items():
         shown = f" [default: {default}]" if default not in ("", None, False) else ""
-        yield f"  --{name}\n      " + "\n      ".join(textwrap.wrap(about[name] + shown, 100))
+        yield f"  --{name}\n      " + "\n      ".join(textwrap.wrap(about[name].replace("`", "") + shown, 100))
 
 
 def check_arguments(given, defaults):
