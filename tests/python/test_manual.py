@@ -71,7 +71,7 @@ class Commands(InFolder):
                 shown[line] = self.run_ok(["bash", "-c", f"exec {line} --dry_run"])
         self.assertEqual(len(shown), 7)
         for line, pipeline in shown.items():
-            self.assertRegex(pipeline, r"^urlcat .*\|\n.*fetch .*tardataset", line)
+            self.assertRegex(pipeline, r"(?s)^urlcat .*\n *fetch .*\n *tardataset ", line)
         older = next(pipeline for line, pipeline in shown.items() if "--video_size" in line)
         self.assertIn("--clip json.clips", older)
         self.assertIn("-n 100 ", older)
