@@ -22,11 +22,11 @@ fn spark_and_ray_live_inside_of_a_slurm_allocation_as_long_as_one_command() {
 
 #[test]
 #[ignore = "needs Slurm and Spark: scripts/test --engines"]
-fn a_worker_that_dies_in_an_allocation_is_replaced_and_the_job_ends_with_its_step() {
+fn a_worker_that_dies_in_an_allocation_is_replaced_and_the_job_ends_with_its_master() {
     let (home, work) = (dir(), dir());
     let done = apart(include_str!("slurm_cluster_faults.sh")).cwd(work.path());
     let done = done.env("HOME_OF_SLURM", &home.path().display().to_string()).done().status(0);
-    assert_eq!(done.stdout_text(), "0\n1\n2\n3\nslurm-cluster: the workers of the cluster ended before the command \n");
+    assert_eq!(done.stdout_text(), "0\n1\n2\n3\nslurm-cluster: the master of the cluster ended before the command \n");
 }
 
 #[test]
@@ -35,8 +35,12 @@ fn a_submitted_command_has_a_cluster_and_the_terminal_and_leaves_nothing() {
     let (home, work) = (dir(), dir());
     let done = apart(include_str!("slurm_submit.sh")).cwd(work.path());
     let done = done.env("HOME_OF_SLURM", &home.path().display().to_string()).done().status(0);
-    let expected = "ray: 12 results, 6 cores, 3 nodes, 506
-spark: 12 results, 6 cores, 3 nodes, 506
+    let expected = "NUM CPUS: 6
+NUM PARTITIONS: 12
+ray ['a', 'b c']: 12 results, 3 nodes, 506
+NUM CPUS: 6
+NUM PARTITIONS: 12
+spark ['a', 'b c']: 12 results, 3 nodes, 506
 --- batch
 2 a  b
 --- one allocation, two commands, nothing on this machine
@@ -49,6 +53,7 @@ dashboard from outside: 200
 111 33 is ready
 33 111
 --- a lost node
+600 results, 0 with errors
 --- mistakes
 slurm-cluster: bad.yaml: unknown key spark.wroker; did you mean spark.worker?
 slurm-cluster: worse.yaml: unknown key batch.sbtach; did you mean batch.sbatch?

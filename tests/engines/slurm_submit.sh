@@ -47,34 +47,29 @@ mkdir -p config/tarpipe
 printf 'interactive:\n  salloc:\n  - --time=1:00:00\n  - --mem=2500\n' >config/tarpipe/cluster.yaml
 cat >compute.py <<'PYTHON'
 import os, sys, time
+from tarpipe.pipeline import Pipeline
 def square(i):
     time.sleep(0.5)
     return os.environ["SLURMD_NODENAME"], i * i
 name = sys.stdin.readline().strip()
-if sys.argv[1] == "ray":
-    import ray
-    ray.init(log_to_driver=False)
-    cores = int(ray.cluster_resources()["CPU"])
-    each = ray.remote(square).options(scheduling_strategy="SPREAD")
-    results = ray.get([each.remote(i) for i in range(12)])
-else:
-    from pyspark import SparkConf, SparkContext
-    conf = SparkConf().setMaster(os.environ["SPARK_MASTER"]).set("spark.scheduler.minRegisteredResourcesRatio", "1")
-    conf.set("spark.scheduler.maxRegisteredResourcesWaitingTime", "300s").set("spark.ui.enabled", "false")
-    context = SparkContext(conf=conf)
-    results = context.parallelize(range(12), 12).map(square).collect()
-    cores = context.defaultParallelism
-print(f"{name}: {len(results)} results, {cores} cores, {len({node for node, _ in results})} nodes, {sum(r for _, r in results)}")
+pipeline = Pipeline(range(12)).fetch("found", square)
+records = pipeline.compute_ray(numparts=12) if name == "ray" else pipeline.compute_spark(numparts=12)
+nodes, squares = zip(*(record["found"] for record in records))
+print(f"{name} {sys.argv[1:]}: {len(records)} results, {len(set(nodes))} nodes, {sum(squares)}")
 sys.exit(7)
 PYTHON
 
+# The program asks for its cluster by itself; no flag says which.
 for kind in ray spark; do
-  export CLUSTER_PYTHON=$CACHE/$kind/bin/python
   status=0
-  echo "$kind" | slurm-cluster submit -N 3 --with $kind --dashboard-host 127.0.0.1 "$CLUSTER_PYTHON" compute.py -- $kind 2>$kind.err || status=$?
+  echo "$kind" | PATH=$CACHE/$kind/bin:$PATH PYTHONPATH=$REPOSITORY/python slurm-cluster submit -N 3 --dashboard-host 127.0.0.1 \
+    python compute.py -- a 'b c' >$kind.out 2>$kind.err || status=$?
   [[ $status == 7 ]] || fail "$kind: status $status" $kind.err
-  grep -q "^salloc -N 3 --exclusive --time=1:00:00 --mem=2500 srun -u --quit-on-interrupt -N 1 --propagate --overlap .*/slurm-cluster $kind --dashboard-host 127.0.0.1 .* compute.py $kind$" $kind.err || fail 'no line of salloc' $kind.err
-  grep -q '^srun --jobid=.* -w n1,n2,n3 .*--overlap .*deploy.worker.Worker -c 2 -m 1300M spark://' $kind.err || [[ $kind == ray ]] || fail 'no line of srun' $kind.err
+  grep -E '^(NUM|[a-z]+ )' $kind.out
+  grep -q "^salloc -N 3 --exclusive --time=1:00:00 --mem=2500 srun -u --quit-on-interrupt -N 1 --propagate --overlap python compute.py a 'b c'$" $kind.err ||
+    fail 'no line of salloc' $kind.err
+  grep -q '^STARTING CLUSTER on n1 n2 n3$' $kind.err || fail 'no list of nodes' $kind.err
+  grep -q '^srun --jobid=.* -w n3 .*--overlap .*deploy.worker.Worker -c 2 -m 1300M spark://' $kind.err || [[ $kind == ray ]] || fail 'no line of srun' $kind.err
   grep -q '^slurm-cluster: tunnel: ssh -J ' $kind.err || fail 'no tunnel' $kind.err
   nothing_stays
 done
@@ -98,13 +93,13 @@ nothing_stays
 echo '--- the terminal'
 export CLUSTER_PYTHON=$CACHE/ray/bin/python
 status=0
-began=$SECONDS
 python3 "$REPOSITORY/tests/engines/terminal.py" 'is ready' '\x03' slurm-cluster submit -N 3 --with ray \
   python3 -c 'import os, time; print(*os.get_terminal_size(), "is", "ready", flush=True); time.sleep(10000)' >screen || status=$?
 grep -o '111 33 is ready' screen || fail 'no terminal' screen
 [[ $status != 0 && $status != 137 ]] || fail "Ctrl-C: status $status" screen
 nothing_stays
-((SECONDS - began < 400)) || fail 'Ctrl-C takes too long' screen
+# 3 s after TERM, what is left is killed; a busy machine needs longer for the rest.
+(($(<seconds) < 60)) || fail "Ctrl-C takes $(<seconds) s" screen
 status=0
 python3 "$REPOSITORY/tests/engines/terminal.py" '$ ' 'stty size; exit 9\r' slurm-cluster submit env PS1='$ ' bash --norc -i >screen || status=$?
 grep -o '33 111' screen || fail 'no size of the terminal' screen
@@ -115,6 +110,29 @@ slurm-cluster submit -N 3 --with ray sh -c 'touch up; sleep 10000' </dev/null >l
 until_true 'the cluster is up' test -e up
 "$REPOSITORY/tests/engines/slurm" crash "$HOME_OF_SLURM" n3
 wait $! && fail 'a lost node is no failure' lost.log
+nothing_stays
+"$REPOSITORY/tests/engines/slurm" revive "$HOME_OF_SLURM" n3
+cat >hold.py <<'PYTHON'
+import os, sys, time
+from pathlib import Path
+from tarpipe.pipeline import Pipeline
+folder = Path.cwd()
+def hold(i):
+    (folder / f"works-{os.environ['SLURMD_NODENAME']}").touch()
+    while i >= 60 and not (folder / "go").exists():
+        time.sleep(0.05)
+    return i
+records = Pipeline(range(600)).fetch("i", hold).compute_spark(numparts=60)
+print(f"{sum(record['i'] == i for i, record in enumerate(records))} results, {len(records.failed)} with errors")
+PYTHON
+is_back() { [[ $(sinfo -h -N -n n3 -o %T) == idle ]]; }
+until_true 'the node is back' is_back
+PATH=$CACHE/spark/bin:$PATH PYTHONPATH=$REPOSITORY/python slurm-cluster submit -N 3 --slurm-arg=--no-kill python hold.py </dev/null >held 2>held.log &
+until_true 'the third node works' test -e works-n3
+"$REPOSITORY/tests/engines/slurm" crash "$HOME_OF_SLURM" n3
+touch go
+wait $! || fail 'a lost node ends a job without --no-kill only' held.log
+grep results held || fail 'no results' held held.log
 nothing_stays
 
 echo '--- mistakes'

@@ -40,8 +40,9 @@ lives as long as its worker, so one connection serves thousands of items.
 - `Pipeline.compute_serial` runs in this process: for the debugger.
 - `Pipeline.compute_multiprocessing` starts one worker per CPU. A worker that the kernel kills costs one record.
 - `Pipeline.compute_ray` uses the connected Ray or that of RAY_ADDRESS, `Pipeline.compute_spark` the active Spark
-  session or that of SPARK_MASTER: both are set in a job of slurm-cluster. Without a cluster they fail; they never fall
-  back to this machine. Lost workers and nodes cost time, not results.
+  session or that of SPARK_MASTER. In a Slurm allocation without any of these, they start a cluster on all of its nodes,
+  which ends with the program, as ``slurm-cluster submit`` describes. Elsewhere they fail without a cluster; they never
+  fall back to this machine. Lost workers and nodes cost time, not results.
 
 Functions are sent to the workers by value, so the nodes need the modules that the functions import, but not tarpipe.
 

@@ -144,7 +144,8 @@ class Pipeline:
         retries: int = 3,
         **ray_init: Any,
     ) -> Results:
-        """Runs the steps on a Ray cluster: the one that is connected, else that of RAY_ADDRESS, else this node's.
+        """Runs the steps on a Ray cluster: the one that is connected, else that of RAY_ADDRESS, else one that is started on
+        the nodes of this Slurm allocation, else this node's.
 
         `numparts` is the number of tasks per batch, by default about 32 per CPU; `batch_size` the number of items per
         batch, by default all; `memory_per_shot` the memory in bytes that Ray reserves per item of a task. A task
@@ -187,7 +188,8 @@ class Pipeline:
         verbose: bool = True,
         master: Optional[str] = None,
     ) -> Results:
-        """Runs the steps on a Spark cluster: `sc` or the active session, else that of SPARK_MASTER or spark-defaults.
+        """Runs the steps on a Spark cluster: `sc` or the active session, else that of SPARK_MASTER or spark-defaults, else
+        one that is started on the nodes of this Slurm allocation.
 
         `numparts` is the number of tasks per batch, by default about 16 per core; `batch_size` the number of items
         per job, by default all. Spark repeats a task whose executor dies (spark.task.maxFailures); an item that kills

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections import deque
 from typing import Any, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from .allocation import cluster_of_allocation
 from .partition import STREAM_PARTITION, PipelineError, batches, partitions, report
 from .shipping import ship, work
 from .steps import Outcome, Program, lost
@@ -21,17 +23,23 @@ MOST_TASKS = 10000
 
 
 def connect(options: Dict[str, Any]) -> Any:
-    """Returns the module ray, connected to the cluster of the allocation."""
+    """Returns the module ray, connected to the cluster of the allocation, which is started if there is none yet."""
+    loaded = sys.modules.get("ray")
+    is_connected = loaded is not None and loaded.is_initialized()
+    if is_connected and options:
+        raise PipelineError(f"Ray is connected already: cannot apply {', '.join(sorted(options))}")
+    options = {"logging_level": logging.ERROR, **options}
+    address = options.pop("address", None) or os.environ.get("RAY_ADDRESS")
+    if not address and not is_connected:
+        # Before the import: Ray reads the variables with its token only then.
+        address = cluster_of_allocation("ray", disconnect)
     try:
         import ray
     except ImportError as error:
         raise PipelineError("compute_ray needs Ray: pip install ray") from error
-    if ray.is_initialized():
-        if options:
-            raise PipelineError(f"Ray is connected already: cannot apply {', '.join(sorted(options))}")
+    if is_connected:
         return ray
-    options = {"logging_level": logging.ERROR, **options}
-    address = options.pop("address", None) or os.environ.get("RAY_ADDRESS") or "auto"
+    address = address or "auto"
     try:
         ray.init(address=address, **options)
     except Exception as error:
@@ -42,6 +50,13 @@ def connect(options: Dict[str, Any]) -> Any:
             "or call compute_ray(address='local') to use this machine alone"
         ) from error
     return ray
+
+
+def disconnect() -> None:
+    """Ends the connection of this program."""
+    import ray
+
+    ray.shutdown()
 
 
 class RayRun:

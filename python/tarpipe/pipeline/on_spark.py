@@ -8,6 +8,7 @@ import sys
 import time
 from typing import Any, Iterator, Optional, Sequence
 
+from .allocation import cluster_of_allocation
 from .partition import STREAM_PARTITION, PipelineError, batches, partitions, report
 from .shipping import ship, work
 from .steps import Outcome, Program
@@ -45,9 +46,12 @@ def start(master: Optional[str]) -> Any:
         raise PipelineError("SPARK_REMOTE is set: Spark Connect cannot run this; set SPARK_MASTER instead")
     conf = SparkConf().setIfMissing("spark.app.name", "tarpipe.pipeline")
     master = master or os.environ.get("SPARK_MASTER") or configured_master()
+    if not master and "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has chosen the master
+        address = cluster_of_allocation("spark", stop)
+        master = address and f"spark://{address}"
     if master:
         conf.setMaster(master)
-    elif "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has chosen the master
+    elif "PYSPARK_GATEWAY_PORT" not in os.environ:
         raise PipelineError(
             "no Spark cluster found: set SPARK_MASTER or spark.master in spark-defaults.conf, use spark-submit, "
             "start a cluster with slurm-cluster or ssh-cluster, or call compute_spark(master='local[*]') to use "
@@ -65,6 +69,14 @@ def start(master: Optional[str]) -> Any:
         cores = sc.defaultParallelism
         time.sleep(1)
     return sc
+
+
+def stop() -> None:
+    """Ends the active SparkContext, if there is one."""
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
 
 
 def configured_master() -> Optional[str]:

@@ -22,6 +22,9 @@ class AttachedCluster(Cluster):
         step = self.job.srun(f"{PREFIX}-{self.kind}-check", [self.first], ["--quiet"], command)
         return subprocess.run(step, **self.captured())
 
+    def launch_workers(self, nodes):
+        self.launch("workers", "worker", nodes)
+
     def step_name(self, name):
         """Stores the address in the name of the master's step, where `status` reads it."""
         return f"{PREFIX}-{self.kind}-{name}" + (f"@{self.address}" if name == "master" else "")

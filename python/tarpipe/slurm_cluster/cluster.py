@@ -21,8 +21,14 @@ sys.exit(json.load(r.urlopen(sys.argv[1], timeout=5))["aliveworkers"] != int(sys
 RAY_UP = """import sys, ray
 ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
 sys.exit(sum(node["Alive"] for node in ray.nodes()) != int(sys.argv[2]))"""
+PAUSES = (1, 10, 60)  # seconds until the step of a worker is started again, the first time and later
 HAS_DASHBOARD = "import aiohttp, ray.dashboard.optional_deps"
 SPARK_HOME = "import os, pyspark; print(os.path.dirname(pyspark.__file__))"
+
+
+def ray_token():
+    """The variables for a Ray cluster with a token of its own."""
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 class Cluster:
@@ -34,6 +40,7 @@ class Cluster:
         self.options, self.job, self.site, self.logs = options, job, site, logs
         self.kind, self.first = options.kind, job.nodes[0]
         self.parts = []  # names and processes, in the order of their start
+        self.ends = {}  # per worker whose step has ended: how often, and when it is started again
         self.python = options.python
         self.temp = self.temporary_folder()
         self.env = {}  # what the command finds
@@ -74,10 +81,11 @@ class Cluster:
         self.host, self.port, self.web = options.host or address, int(port), int(web)
         self.address = f"{self.host}:{self.port}"
         workers = self.prepare_spark() if self.kind == "spark" else self.prepare_ray()
-        self.launch("master", [self.first])
+        print("STARTING CLUSTER on", *self.job.nodes, file=sys.stderr)
+        self.launch("master", "master", [self.first])
         self.await_up("the master", 0 if self.kind == "spark" else 1)
         if workers:
-            self.launch("workers", workers)
+            self.launch_workers(workers)
             self.await_up("the workers", len(self.job.nodes))
         self.tell_dashboard()
 
@@ -101,8 +109,11 @@ class Cluster:
         self.env = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
         # By default, Ray's head would require the token in ~/.ray, if there is one, but its clients would not send it.
         if not os.environ.get("RAY_AUTH_MODE"):
-            self.env.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+            self.env.update(self.authentication())
         return self.job.nodes[1:]
+
+    def authentication(self):
+        return ray_token()
 
     def spec(self, role):
         options = self.options
@@ -120,16 +131,20 @@ class Cluster:
     def step_name(self, name):
         return f"{self.prefix}-{self.kind}-{name}"
 
-    def launch(self, name, nodes):
+    def launch_workers(self, nodes):
+        """Starts a step per node, so that the loss of one leaves the others alone."""
+        for name in nodes:
+            self.launch(f"worker-{name}", "worker", [name])
+
+    def launch(self, name, role, nodes):
         """Starts a step with one process per node."""
-        role = name.rstrip("s")
         spec = json.dumps(self.spec(role))
         arguments = self.site.arguments(self.kind, role, "srun")
         command = self.job.srun(self.step_name(name), nodes, arguments, [self.python, "-c", PROGRAM, spec])
         show([*command[:-1], *self.described(role)], {PROGRAM})
         env = {**environment(), **self.job.memory, **self.env}
         env.pop("RAY_ADDRESS", None)
-        with open(self.log(name), "w") as log:
+        with open(self.log(name), "a") as log:
             # In its own session it receives no Ctrl-C; it ends with its stdin, also when this process is killed.
             stdin = subprocess.PIPE if self.is_watching else subprocess.DEVNULL
             process = subprocess.Popen(command, stdin=stdin, stdout=log, stderr=log, env=env, start_new_session=True)
@@ -151,6 +166,23 @@ class Cluster:
     def ended(self):
         """Returns the name of a part that has ended."""
         return next((name for name, process in self.parts if process.poll() is not None), None)
+
+    def tend(self):
+        """Starts the steps of workers that have ended again; the name of the part without which the cluster is over."""
+        for name, process in list(self.parts):
+            if process.poll() is None:
+                continue
+            if name == "master":
+                return name
+            count, when, handled = self.ends.get(name, (0, 0, None))
+            if handled is not process:
+                pause = PAUSES[min(count, len(PAUSES) - 1)]
+                self.ends[name] = (count + 1, time.monotonic() + pause, process)
+                print(f"slurm-cluster: the {name} ended; starting it again in {pause} s", file=sys.stderr, flush=True)
+            elif time.monotonic() > when:
+                self.parts.remove((name, process))
+                self.launch(name, "worker", [name.partition("-")[2]])
+        return None
 
     def await_up(self, what, number):
         """Waits until the master knows this many workers; fails if a part ends."""

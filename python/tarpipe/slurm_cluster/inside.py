@@ -114,7 +114,7 @@ class Command:
                     return status(self.process.wait(0.5))
                 except subprocess.TimeoutExpired:
                     pass
-                name = self.cluster.ended()
+                name = self.cluster.tend()
                 if name and self.process.poll() is None:
                     raise Failure(self.cluster.with_logs(f"the {name} of the cluster ended before the command", name))
         except Signalled as err:

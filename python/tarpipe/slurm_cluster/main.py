@@ -1,5 +1,7 @@
 """Runs Spark or Ray on Slurm: for one command in an allocation, or in the background of another job.
 
+    slurm-cluster submit -N 3 COMMAND [ARGS…]               in a new allocation; compute_ray and compute_spark of
+                                                            tarpipe.pipeline start their cluster on its nodes
     slurm-cluster submit -N 3 --with ray COMMAND [ARGS…]    in a new allocation, on this terminal
     slurm-cluster submit -N 3 --with ray --batch COMMAND…   the same as a batch job
     slurm-cluster spark COMMAND…                            inside an allocation; COMMAND finds SPARK_MASTER
@@ -8,83 +10,17 @@
 
 COMMAND starts on the first node once the workers of all nodes are ready, and has the terminal; its exit status is that
 of slurm-cluster. Everything that was started ends with it. Under plain salloc the command and the cluster run on the
-nodes, too. Workers that die are restarted; if the master or a node is lost, COMMAND is ended and the exit status
-is 1. Logs are in cluster-JOBID/ in the current folder. See slurm-cluster(1) for site files and all flags.
+nodes, too. Workers that die are restarted; if the master is lost, or a node of a job without
+--no-kill, COMMAND is ended and the exit status is 1. Logs are in cluster-JOBID/ in the current folder. See slurm-cluster(1) for site files and all flags.
 """
 
 import argparse
-import os
-import re
 import sys
 
 from tarpipe.slurm_cluster import attach, inside, submit
+from tarpipe.slurm_cluster.flags import UsageError, add_cluster_flags, complete, count
 from tarpipe.slurm_cluster.site import SiteError
 from tarpipe.slurm_cluster.slurm import Failure
-
-UNITS = {"": 1, "M": 1, "G": 1 << 10, "T": 1 << 20}
-
-
-def megabytes(text):
-    found = re.fullmatch(r"(\d+)([MGT]?)B?", text.upper())
-    if not found or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 24G")
-    return Megabytes(int(found[1]) * UNITS[found[2]])
-
-
-def count(text):
-    if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return int(text)
-
-
-def port(text):
-    if not text.isdigit() or not 0 < int(text) < 65536:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
-    return int(text)
-
-
-def port_range(text):
-    low, _, high = text.partition("-")
-    if not port(low) < port(high):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a range such as 20000-20100")
-    return PortRange((int(low), int(high)))
-
-
-class PortRange(tuple):
-    """A range of ports, formatted as on the command line."""
-
-    def __str__(self):
-        return f"{self[0]}-{self[1]}"
-
-
-class Megabytes(int):
-    """A size, formatted as on the command line."""
-
-    def __str__(self):
-        return f"{int(self)}M"
-
-
-# Flag, type, metavar and help of the flags that describe a cluster. The environment variable CLUSTER_FLAG is the default.
-CLUSTER_FLAGS = [
-    ("config", os.path.abspath, "FILE", "site file, on top of the site's and the user's (see slurm-cluster(1))"),
-    ("python", str, "PROGRAM", "a Python on every node that has pyspark or ray (default: python3)"),
-    ("cores", count, "N", "cores that each node offers (default: those of the allocation)"),
-    ("memory", megabytes, "SIZE", "memory that each node offers, such as 24G (default: most of the allocation's)"),
-    ("address", str, "HOW", "address nodes by name or ip, or the first node by this address (default: name)"),
-    ("interface", str, "NAME", "network interface whose IPv4 address every node uses, such as ib0"),
-    ("port", port, "PORT", "port of the master (default: a free one)"),
-    ("port_range", port_range, "LOW-HIGH", "take the master's port and the dashboard's from this range"),
-    ("dashboard_host", str, "ADDRESS", "address that the dashboard listens on; 0.0.0.0 answers other machines"),
-    ("dashboard_port", port, "PORT", "port of the dashboard (default: a free one)"),
-    ("local_dir", os.path.abspath, "DIR", "folder for temporary files on every node (default: $TMPDIR or /tmp)"),
-    ("patience", count, "SECONDS", "time that the master, and then the workers, may take to start (default: 600)"),
-]
-
-
-def add_cluster_flags(parser):
-    group = parser.add_argument_group("cluster")
-    for name, kind, metavar, text in CLUSTER_FLAGS:
-        group.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=text)
 
 
 def build_parser():
@@ -116,31 +52,10 @@ def build_parser():
     return parser
 
 
-def resolve(options, parser):
-    """Sets flags from the environment: CLUSTER_PYTHON for --python, and so on."""
-    options.given = {name: value for name, *_ in CLUSTER_FLAGS if (value := getattr(options, name, None)) is not None}
-    for name, kind, *_ in CLUSTER_FLAGS:
-        value, variable = getattr(options, name, None), f"CLUSTER_{name.upper()}"
-        if value is None and os.environ.get(variable):
-            try:
-                value = kind(os.environ[variable])
-            except argparse.ArgumentTypeError as err:
-                parser.error(f"{variable}: {err}")
-        setattr(options, name, value)
-    options.python = options.python or "python3"
-    options.patience = options.patience or 600
-    options.host = None if options.address in (None, "name", "ip") else options.address
-    options.address = options.address if options.host is None else None
-    if options.command in ("spark", "ray"):
-        options.kind = options.command
-        options.words = options.words[1:] if options.words[:1] == ["--"] else options.words
-    return options
-
-
 def main(program):
     parser = build_parser()
-    options = resolve(parser.parse_args(), parser)
     try:
+        options = complete(parser.parse_args())
         if options.command is None:
             parser.error("use submit, spark, ray or attach (see --help)")
         if options.command == "submit":
@@ -148,7 +63,11 @@ def main(program):
         if options.command == "attach":
             problem = attach.check(options)
             return parser.error(problem) if problem else attach.run(options)
+        options.kind = options.command
+        options.words = options.words[1:] if options.words[:1] == ["--"] else options.words
         return inside.run(options, program)
+    except UsageError as err:
+        return parser.error(str(err))
     except SiteError as err:
         print(f"slurm-cluster: {err}", file=sys.stderr)
         return 2

@@ -4,6 +4,8 @@ import os
 import shlex
 
 from tarpipe.slurm_cluster import inside
+from tarpipe.slurm_cluster.cluster import ray_token
+from tarpipe.slurm_cluster.flags import variable_of
 from tarpipe.slurm_cluster.site import Site
 from tarpipe.slurm_cluster.slurm import Failure, Job, show
 
@@ -11,10 +13,14 @@ from tarpipe.slurm_cluster.slurm import Failure, Job, show
 def submit(options, program):
     """Replaces this process by salloc, srun or sbatch."""
     words = list(options.words)
+    for name, value in options.given.items():
+        os.environ[variable_of(name)] = str(value)  # for a cluster that the command itself asks for
     if "--" in words:
         words.remove("--")  # between the command and its arguments, as users of toksearch_submit write it
     if not words:
         raise Failure("no command; use slurm-cluster submit -N NODES COMMAND [ARGS…]")
+    if not os.environ.get("RAY_AUTH_MODE") and not os.environ.get("RAY_ADDRESS"):
+        os.environ.update(ray_token())  # a program that imports Ray before its cluster starts must have it by then
     if options.with_engine != "none":
         words = [program, options.with_engine, *cluster_flags(options), *words]
     site = Site(options.config)
