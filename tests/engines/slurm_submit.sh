@@ -127,7 +127,8 @@ print(f"{sum(record['i'] == i for i, record in enumerate(records))} results, {le
 PYTHON
 is_back() { [[ $(sinfo -h -N -n n3 -o %T) == idle ]]; }
 until_true 'the node is back' is_back
-PATH=$CACHE/spark/bin:$PATH PYTHONPATH=$REPOSITORY/python slurm-cluster submit -N 3 --slurm-arg=--no-kill python hold.py </dev/null >held 2>held.log &
+PATH=$CACHE/spark/bin:$PATH PYTHONPATH=$REPOSITORY/python CLUSTER_PYTHON=$CACHE/spark/bin/python \
+  slurm-cluster submit -N 3 --slurm-arg=--no-kill python hold.py </dev/null >held 2>held.log &
 until_true 'the third node works' test -e works-n3
 "$REPOSITORY/tests/engines/slurm" crash "$HOME_OF_SLURM" n3
 touch go

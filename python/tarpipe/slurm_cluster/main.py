@@ -10,8 +10,9 @@
 
 COMMAND starts on the first node once the workers of all nodes are ready, and has the terminal; its exit status is that
 of slurm-cluster. Everything that was started ends with it. Under plain salloc the command and the cluster run on the
-nodes, too. Workers that die are restarted; if the master is lost, or a node of a job without
---no-kill, COMMAND is ended and the exit status is 1. Logs are in cluster-JOBID/ in the current folder. See slurm-cluster(1) for site files and all flags.
+nodes, too. Workers that die are restarted; if the master is lost, or a node of a job without --no-kill, COMMAND is
+ended and the exit status is 1. Logs are in cluster-JOBID/ in the current folder. See slurm-cluster(1) for site files
+and all flags.
 """
 
 import argparse
