@@ -1,0 +1,1 @@
+"""Spark and Ray on machines that are reached by ssh: the program ssh-cluster."""
