@@ -80,6 +80,8 @@ def kubectl():
                 start(new["spec"]["completions"])
             objects.setdefault(name, new)
         save("objects", objects)
+    elif "delete" in words and "--wait" in words:
+        save("objects", {k: o for k, o in objects.items() if o not in chosen})
     elif "delete" in words:
         # The Jobs go at once, their pods after a few looks more.
         for name in [k for k, o in objects.items() if o in chosen]:

@@ -85,6 +85,33 @@ fn the_same_command_joins_a_live_run() {
 }
 
 #[test]
+fn cancel_deletes_all_that_a_run_has_left_and_keeps_its_results() {
+    let cluster = Cluster::new();
+    let (one, two) = (dir(), dir());
+    for folder in [&one, &two] {
+        cluster.shardrun(folder.path(), with(&K8S, &["--run", "r", "true"])).done().status(0);
+    }
+    cluster.finish();
+    cluster
+        .shardrun(one.path(), ["cancel", "--delete", "r"])
+        .done()
+        .status(0)
+        .stderr_has("r: nothing was running; deleted 1 submission");
+    let left = std::fs::read_to_string(cluster.path("objects")).unwrap();
+    for kind in ["Job", "ConfigMap"] {
+        assert_eq!(left.matches(&format!("\"kind\": \"{kind}\"")).count(), 1, "{left}");
+    }
+    let status = cluster.shardrun(one.path(), ["status", "r"]).done().status(0).stdout_text();
+    assert!(status.contains("3 of 3 done"), "{status}");
+    cluster.shardrun(one.path(), ["--run", "here", "-n", "1", "true"]).done().status(0);
+    cluster
+        .shardrun(one.path(), ["cancel", "--delete", "here"])
+        .done()
+        .status(2)
+        .stderr_has("--delete: here was not submitted to k8s");
+}
+
+#[test]
 fn pods_that_outlive_their_job_are_still_at_work() {
     let cluster = Cluster::new();
     let folder = dir();

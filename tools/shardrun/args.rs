@@ -128,6 +128,9 @@ pub enum RunCommand {
     Cancel {
         /// The run [default: the only active one in this folder]
         dir: Option<PathBuf>,
+        /// Collect the results, then delete the run's Jobs, ConfigMaps and pods with their logs, finished ones too (k8s)
+        #[arg(long)]
+        delete: bool,
     },
     /// Write a report of a run
     Report {

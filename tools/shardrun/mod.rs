@@ -40,7 +40,7 @@ fn run(args: Args) -> Result<Outcome> {
         Some(RunCommand::Status { dir, watch, json }) => status::show(dir.as_deref(), watch, json),
         Some(RunCommand::Logs { dir, item, failed }) => status::logs(dir.as_deref(), &list::concat(&item), failed),
         Some(RunCommand::Retry { dir, failed }) => engine::run(PendingRun::retry(dir.as_deref(), failed)?),
-        Some(RunCommand::Cancel { dir }) => engine::cancel(dir.as_deref()),
+        Some(RunCommand::Cancel { dir, delete }) => engine::cancel(dir.as_deref(), delete),
         Some(RunCommand::Report { dir, html }) => status::report(dir.as_deref(), &html),
         Some(RunCommand::Item { serve: true, .. }) => worker::serve(),
         Some(RunCommand::Item { bundle, task, is_final, .. }) => worker::run(&bundle, task, is_final),

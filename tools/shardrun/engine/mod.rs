@@ -84,6 +84,12 @@ pub trait Engine: Sync {
         Ok(if self.is_running(folder, submission)? { submission.ids() } else { String::new() })
     }
 
+    /// Deletes everything that an ended submission has left on the engine, after collecting its results. Returns false if the
+    /// engine keeps nothing.
+    fn delete(&self, _folder: &RunFolder, _submission: &Submission) -> Result<bool> {
+        Ok(false)
+    }
+
     /// What the engine reports of the tasks of a submission; empty if it has forgotten them or does not report states.
     fn task_reports(&self, _submission: &Submission) -> TaskReports {
         TaskReports::new()

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tarpipe::cli::{Outcome, Usage};
 use tarpipe::messages;
+use tarpipe::tally::counted;
 
 use super::{outcome_of, report_running, wait};
 use crate::shardrun::engine::Submission;
@@ -81,8 +82,9 @@ pub fn join(mut pending: PendingRun, submission: &Submission) -> Result<Outcome>
     outcome_of(&pending)
 }
 
-/// Ends a run, here or on its engine. On success, no process or job of the run is left.
-pub fn cancel(dir: Option<&Path>) -> Result<Outcome> {
+/// Ends a run, here or on its engine. On success, no process or job of the run is left; with `delete`, the engine keeps
+/// nothing of it.
+pub fn cancel(dir: Option<&Path>, delete: bool) -> Result<Outcome> {
     let folder = match dir {
         Some(_) => RunFolder::find(dir)?,
         None => only_active()?,
@@ -112,8 +114,21 @@ pub fn cancel(dir: Option<&Path>) -> Result<Outcome> {
         ended.push(format!("{} {}", submission.engine.name(), submission.ids()));
     }
     let result = if ended.is_empty() { "nothing was running".into() } else { format!("ended {}", ended.join(", ")) };
+    let result = if delete { format!("{result}; {}", delete_all(&folder)?) } else { result };
     messages::notice(&format!("{}: {result}", folder.path().display()));
     Ok(Outcome::default())
+}
+
+/// Deletes what the submissions of a run have left on their engines, and describes it.
+fn delete_all(folder: &RunFolder) -> Result<String> {
+    let mut deleted = 0_u64;
+    for submission in Submission::all(folder)? {
+        deleted += u64::from(submission.engine().delete(folder, &submission)?);
+    }
+    if deleted == 0 {
+        bail!(Usage(format!("--delete: {} was not submitted to k8s", folder.path().display())));
+    }
+    Ok(format!("deleted {}", counted(deleted, "submission")))
 }
 
 /// Cancels a submission and waits until the engine has ended it.

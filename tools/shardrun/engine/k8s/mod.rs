@@ -32,6 +32,8 @@ use manifest::{ManifestBuilder, ServerVersion, TaskSlice};
 
 /// Version to assume in a dry run if the server cannot be queried.
 const RECENT_VERSION: ServerVersion = ServerVersion(31);
+/// Time limit for deleting all objects; pods have 30 s to end.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Most Jobs to create by one call.
 const BATCH: usize = 100;
 
@@ -66,6 +68,10 @@ impl Engine for K8s {
 
     fn remaining(&self, _: &RunFolder, submission: &Submission) -> Result<String> {
         remaining(submission)
+    }
+
+    fn delete(&self, folder: &RunFolder, submission: &Submission) -> Result<bool> {
+        delete(folder, submission).map(|()| true)
     }
 
     fn task_reports(&self, submission: &Submission) -> TaskReports {
@@ -292,6 +298,14 @@ fn cancel(folder: &RunFolder, submission: &Submission) -> Result<()> {
     }
     let selector = selector(submission);
     query(&kubectl(submission, &["delete", "jobs,configmaps", "-l", &selector, "--wait=false"]), QUERY_TIMEOUT)
+        .map(drop)
+}
+
+/// Deletes all objects of a submission, and waits until they are gone.
+fn delete(folder: &RunFolder, submission: &Submission) -> Result<()> {
+    collect(folder, submission)?;
+    let selector = selector(submission);
+    query(&kubectl(submission, &["delete", "jobs,pods,configmaps", "-l", &selector, "--wait"]), DELETE_TIMEOUT)
         .map(drop)
 }
 

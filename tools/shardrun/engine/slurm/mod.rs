@@ -2,6 +2,7 @@
 //! states that Slurm reports are hints only, because it forgets jobs soon after they end.
 
 mod allocation;
+mod arrays;
 mod queue;
 
 use std::fmt::Write as _;
@@ -20,6 +21,7 @@ use crate::shardrun::run::folder::RunFolder;
 use crate::shardrun::run::pending::PendingRun;
 use crate::shardrun::settings::RunSettings;
 use crate::shardrun::task::bundle;
+use arrays::TaskArray;
 
 /// Time limit of a query. A client that cannot reach its controller gives up after 10 s; a busy controller takes longer.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -75,12 +77,12 @@ fn submit(pending: &PendingRun) -> Result<Submission> {
     submission.cluster = site.name;
     submission.unfinished = true;
     let tasks = bundle::count_tasks(&pending.todo, pending.settings.chunk);
-    for first in (0..tasks).step_by(site.max_array) {
-        let flags = batch_flags(&pending.settings, &config, submission.parts.last())?;
-        let part = SubmissionPart { id: String::new(), first, tasks: site.max_array.min(tasks - first) };
-        let file = script_file(&submission, &part);
-        std::fs::write(&file, script(pending, &config, &submission, &part)?).with_context(|| file.clone())?;
-        submission.parts.push(part);
+    for array in arrays::divide(tasks, site.max_array, pending.settings.jobs) {
+        let after = array.after.map(|position| submission.parts[position].id.clone());
+        let flags = batch_flags(&pending.settings, &config, after)?;
+        let file = script_file(&submission, array.first);
+        std::fs::write(&file, script(pending, &config, &submission, &array)?).with_context(|| file.clone())?;
+        submission.parts.push(SubmissionPart { id: String::new(), first: array.first, tasks: array.tasks });
         submission.save()?;
         let mut argv = vec!["sbatch", "--parsable"];
         argv.extend(flags.iter().map(String::as_str));
@@ -116,8 +118,8 @@ fn not_submitted(pending: &PendingRun, submission: &Submission) -> String {
 
 /// The path of the script of an array. Slurm shows it with the job, which distinguishes our jobs from others that have the same
 /// number.
-fn script_file(submission: &Submission, part: &SubmissionPart) -> String {
-    submission.path.join(format!("array-{}-{}.sh", part.first, submission.identity)).to_string_lossy().into_owned()
+fn script_file(submission: &Submission, first: usize) -> String {
+    submission.path.join(format!("array-{first}-{}.sh", submission.identity)).to_string_lossy().into_owned()
 }
 
 /// The first script that would be submitted, and the number of arrays.
@@ -129,24 +131,21 @@ fn dry_run(pending: &PendingRun) -> Result<String> {
         return allocation::script(pending, &config, &submission, tasks);
     }
     let most = SlurmSite::query().map_or(DEFAULT_MAX_ARRAY, |site| site.max_array);
-    let part = SubmissionPart { id: String::new(), first: 0, tasks: most.min(tasks) };
+    let arrays = arrays::divide(tasks, most, pending.settings.jobs);
     let flags = batch_flags(&pending.settings, &config, None)?;
-    let arrays = tasks.div_ceil(most);
     Ok(format!(
-        "# {tasks} tasks in {arrays} arrays: sbatch --parsable {}\n{}",
+        "# {tasks} tasks in {} arrays: sbatch --parsable {}\n{}",
+        arrays.len(),
         flags.join(" "),
-        script(pending, &config, &submission, &part)?
+        script(pending, &config, &submission, &arrays[0])?
     ))
 }
 
 /// The flags of sbatch. On the command line they override those in the script.
-fn batch_flags(settings: &RunSettings, config: &SiteConfig, previous: Option<&SubmissionPart>) -> Result<Vec<String>> {
+fn batch_flags(settings: &RunSettings, config: &SiteConfig, after_array: Option<String>) -> Result<Vec<String>> {
     let mut all = flags(&config.batch)?;
     let mut after: Vec<String> = settings.afterok().into_iter().collect();
-    // The throttle of -j applies to one array, so with -j each array waits for the end of the previous one.
-    if let Some(previous) = previous.filter(|_| settings.jobs > 0) {
-        after.push(format!("afterany:{}", previous.id));
-    }
+    after.extend(after_array.map(|id| format!("afterany:{id}")));
     if !after.is_empty() {
         all.push(format!("--dependency={}", after.join(",")));
         all.push("--kill-on-invalid-dep=yes".into());
@@ -155,21 +154,21 @@ fn batch_flags(settings: &RunSettings, config: &SiteConfig, previous: Option<&Su
     Ok(all)
 }
 
-fn script(pending: &PendingRun, config: &SiteConfig, submission: &Submission, part: &SubmissionPart) -> Result<String> {
-    let throttle = if pending.settings.jobs > 0 { format!("%{}", pending.settings.jobs) } else { String::new() };
+fn script(pending: &PendingRun, config: &SiteConfig, submission: &Submission, array: &TaskArray) -> Result<String> {
+    let throttle = if array.throttle > 0 { format!("%{}", array.throttle) } else { String::new() };
     let folder = quote(&submission.path.to_string_lossy());
     // The setup of a site may use bash; without one, sh is enough and starts faster.
     let shell = if config.worker.setup.trim().is_empty() { "sh" } else { "bash" };
     let mut text = format!("#!/bin/{shell}\n");
     writeln!(text, "#SBATCH --job-name={}", submission.name(&pending.spec.plan))?;
-    writeln!(text, "#SBATCH --array=0-{}{throttle}", part.tasks - 1)?;
+    writeln!(text, "#SBATCH --array=0-{}{throttle}", array.tasks - 1)?;
     writeln!(text, "#SBATCH --requeue --open-mode=append --output=/dev/null")?;
     writeln!(text, "#SBATCH --signal=B:USR1@{WARNING_SECONDS}")?;
     // One file per node rather than per task; the stderr of items has its own files.
     writeln!(text, "exec >>{folder}/\"${{SLURMD_NODENAME:-node}}\".log 2>&1")?;
     writeln!(text, "export SHARDRUN_REQUEUE=1")?;
     text += &setup_lines(config);
-    writeln!(text, "exec {} item {folder} $(({} + SLURM_ARRAY_TASK_ID))", worker_command(config)?, part.first)?;
+    writeln!(text, "exec {} item {folder} $(({} + SLURM_ARRAY_TASK_ID))", worker_command(config)?, array.first)?;
     Ok(text)
 }
 
@@ -232,7 +231,7 @@ fn complete_submission(submission: &mut Submission) -> Result<()> {
     }
     let user = rustix::process::getuid().as_raw().to_string();
     let queue = query(&["squeue", "-h", "-t", "all", "-u", &user, "-o", "%F|%o"], QUERY_TIMEOUT)?;
-    let scripts: Vec<String> = submission.parts.iter().map(|part| script_file(submission, part)).collect();
+    let scripts: Vec<String> = submission.parts.iter().map(|part| script_file(submission, part.first)).collect();
     for (part, script) in submission.parts.iter_mut().zip(&scripts) {
         let found = queue.lines().filter_map(|line| line.split_once('|')).find(|(_, file)| file == script);
         part.id = found.map_or(std::mem::take(&mut part.id), |(id, _)| id.to_owned());
