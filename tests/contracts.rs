@@ -71,7 +71,7 @@ fn shards(folder: &Path) -> Vec<Vec<u8>> {
     list(&out).iter().map(|name| std::fs::read(out.join(name)).unwrap()).collect()
 }
 
-/// Runs `check` for every subject in a folder of its own.
+/// Runs `check` for every subject in its own folder.
 fn each(check: impl Fn(&Subject, &Path)) {
     for subject in SUBJECTS {
         let folder = dir();

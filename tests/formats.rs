@@ -138,7 +138,7 @@ fn compressed_streams_are_recognised_whatever_they_are_called() {
     for packer in ["gzip", "pigz", "zstd -q", "xz", "bzip2", "lz4 -q"] {
         let out = bash(&format!("{packer} < in.tar > packed && tarcat packed")).cwd(folder.path()).ok();
         assert!(out == archive, "{packer}");
-        // Several members in a row, as `cat a.gz b.gz` makes them; the second has other keys.
+        // Concatenated gzip members, as by `cat a.gz b.gz`; the second has other keys.
         let script = format!(
             "tarcat --rekey 'b{{key}}' in.tar | {packer} > more; {packer} < in.tar > packed; cat packed more | tarcat"
         );

@@ -1,4 +1,4 @@
-//! The scripts: a mistake is told before anything is built, installed or measured.
+//! The scripts: mistakes are reported before anything is built, installed or measured.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ fn a_mistake_ends_a_script_at_once_with_status_2() {
     for (words, told) in [
         ("scripts/any2dataset --nosuch 1", "any2dataset: no flag --nosuch (see --help)"),
         ("scripts/bench nosuch", "bench: error: no bench called nosuch (there are: "),
-        ("scripts/bench --rounds 0 tarcat", "bench: error: --rounds 0 is too few"),
+        ("scripts/bench --rounds 0 tarcat", "bench: error: --rounds must be at least 1, not 0"),
         ("scripts/bench --bin none tarcat", "bench: error: none: no tools there; leave --bin out and they are built"),
         ("tests/corpora/run --nosuch", "scripts/test --corpora: error: unrecognized arguments: --nosuch"),
         ("tests/crates/run --nosuch", "scripts/test --crates: error: unrecognized arguments: --nosuch"),

@@ -1,4 +1,4 @@
-//! The command lines that stand in for other programs: flags, resuming, refusals, and outputs.
+//! The command lines that replace other programs: flags, resuming, refusals, and outputs.
 
 #[cfg(feature = "tarresize")]
 mod img2dataset;

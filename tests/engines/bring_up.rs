@@ -3,7 +3,7 @@
 use super::{installed, repository};
 use crate::support::{Run, bash, dir};
 
-/// A script in a network of its own that has only loopback: Ray listens wherever it can.
+/// A script in its own network namespace with only loopback, because Ray listens on all interfaces.
 fn apart(script: &str) -> Run {
     bash("export addresses=$(hostname -I); exec unshare --net bash -c \"$SCRIPT\"")
         .env("SCRIPT", script)

@@ -296,7 +296,7 @@ fn installed(name: &str) -> String {
     Path::new(&cache).join(name).display().to_string()
 }
 
-/// Not gone, and no zombie that waits for a parent to look.
+/// The process exists and is not a zombie.
 fn is_alive(pid: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }

@@ -48,7 +48,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Those that change what they read, and are no subjects of the contracts.
+/// Tools that change what they read, so that the contracts do not apply to them.
 const MORE: &[Subject] = &[
     Subject { tool: "tardataset", flags: &["--only-shard", "0", "-o", "out"], output: Output::Shards },
     Subject {
@@ -135,7 +135,12 @@ pub fn corpus() -> Vec<Case> {
             1,
             "byte ",
         ),
-        case("a size in PAX that is no number", pax("size=-5").file("a.x", b"").whole(), 1, "a malformed PAX header"),
+        case(
+            "a size in PAX that is not a number",
+            pax("size=-5").file("a.x", b"").whole(),
+            1,
+            "a malformed PAX header",
+        ),
         case(
             "PAX that counts wrong",
             Archive::new().entry(b"x", tar::EntryType::XHeader, b"3 path=a\n").file("a.x", b"").whole(),

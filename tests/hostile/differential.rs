@@ -202,7 +202,7 @@ fn base(dice: &mut Random) -> Vec<u8> {
     archive.file("dir/b.json", b"{\"a\": 1}").file("dir/b.txt", b"").whole()
 }
 
-/// Where headers stand in a whole archive: blocks with a sum that holds.
+/// The offsets of headers in a complete archive: blocks with a valid checksum.
 fn headers(bytes: &[u8]) -> Vec<usize> {
     let is_header = |at: &usize| bytes[at + 257..].starts_with(b"ustar");
     (0..bytes.len()).step_by(512).filter(is_header).collect()

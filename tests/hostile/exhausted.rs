@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::support::web::{Web, reply};
 use crate::support::{Archive, bash, dir, list, names, run, tool};
 
-/// A tool that may open so many files.
+/// A tool with a limit on open files.
 fn with_files(most: u32, tool_and_args: &str) -> String {
     let (name, args) = tool_and_args.split_once(' ').unwrap();
     format!("prlimit --nofile={most}:{most} {} {args}", tool(name).display())

@@ -23,7 +23,7 @@ fn every_tool_answers_hostile_images_as_the_table_says() {
             is_answer(&format!("{name}: {script}"), &done);
             assert_eq!(done.status_code(), 0, "{name}: {script}: {}", done.stderr_text());
         }
-        // A decoder of others, in a process of its own.
+        // Another program's decoder, in its own process.
         let done = bash("timeout 60 tarvideo --probe --fields jpg in.tar > out").cwd(folder.path()).done();
         is_answer(&format!("{name}: tarvideo"), &done);
         assert!(list(folder.path()).iter().all(|name| !name.starts_with('.')), "{name}: something was left");

@@ -1,4 +1,4 @@
-//! Secrets are told to whom they are for, and to nobody else.
+//! Secrets reach only the servers that they are for.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn keeps_all(what: &str, done: Done, folder: &Path) {
     written(folder).iter().for_each(|(name, bytes)| keeps(&format!("{what}: {name}"), bytes));
 }
 
-/// A server that shows its files to whoever says the password, and its URL with the password in it.
+/// A server that requires a password, and its URL with the password in it.
 fn locked() -> (Web, String) {
     let archive = Archive::of_samples(2).whole();
     let web = Web::start(move |asked, wire| match asked.path.split('?').next().unwrap_or_default() {
@@ -147,7 +147,7 @@ fn what_holds_a_plan_is_for_its_owner_alone() {
     let item = format!("http://me:{SECRET}@host/x");
     let engines: [(&str, &[&str], usize); 3] =
         [("local", &[], 2), ("spark", &["--on", "spark", "--launcher", "true"], 3), ("slurm", &["--on", "slurm"], 3)];
-    // In a folder of its own making, and in one that was there for all.
+    // In a folder that shardrun created, and in an existing one that others can read.
     for (engine, flags, files) in engines {
         for (made, before) in [("new", ""), ("old", "mkdir -m 777 $2; ")] {
             let run = format!("{engine}-{made}");

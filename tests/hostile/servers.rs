@@ -69,7 +69,7 @@ fn misbehave(asked: &Asked, wire: &mut dyn Wire) {
 fn judge(folder: &Path, script: &str, expected: Answer) -> Option<String> {
     let done = bash(&format!("ulimit -v 4000000; timeout 120 {script} > stdout")).cwd(folder).done();
     is_answer(script, &done);
-    // A verdict is no message.
+    // A verdict is not a message.
     let verdict = std::fs::read(folder.join("stdout")).unwrap_or_default();
     let said = done.stderr_text() + &String::from_utf8_lossy(&verdict[..verdict.len().min(1000)]);
     let as_said = expected == ANY || (done.status_code() == expected.0 && said.contains(expected.1));

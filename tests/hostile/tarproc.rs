@@ -50,7 +50,7 @@ fn a_command_that_leaves_a_daemon_fails_its_sample() {
     side_by_side(&checks.each_ref().map(|check| check as &(dyn Fn() + Sync)));
 }
 
-/// Starts a process in a session of its own; the file PID has its id when the line is done.
+/// Starts a process in a new session; the file PID has its id when the line is done.
 const LEAVE: &str =
     "setsid bash -c 'echo $$ > PID; exec sleep 1000' > /dev/null 2>&1 & until [ -s PID ]; do sleep 0.01; done";
 

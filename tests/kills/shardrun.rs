@@ -1,4 +1,4 @@
-//! Signals and death: partial outputs are gone, what was done stays, a resume completes.
+//! Signals and kills: partial outputs are removed, finished ones stay, and a resumed run completes.
 
 use std::io::Write;
 use std::path::Path;
@@ -100,7 +100,7 @@ fn a_worker_that_stays_ends_with_its_stdin() {
     assert!(is_gone(read(path, "pid").trim()), "the item outlived its engine");
 }
 
-/// Starts a process in a session of its own; its number is in `left` when the line is done.
+/// Starts a process in a new session; its number is in `left` when the line is done.
 const LEAVE: &str =
     "setsid bash -c 'echo $$ > left; exec sleep 1000' > /dev/null 2>&1 & until [ -s left ]; do sleep 0.01; done";
 
@@ -108,7 +108,7 @@ fn runs(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Waits until the process whose number is in `left` is gone; on a busy machine its death takes a moment.
+/// Waits until the process whose id is in `left` has ended, which takes a moment on a busy machine.
 fn expect_end(path: &Path) {
     let (pid, started) = (read(path, "left"), Instant::now());
     while runs(&pid) {

@@ -1,4 +1,4 @@
-"""A folder of pictures of every kind, and what is none: what a list of URLs from the web looks like."""
+"""A folder of pictures of every kind and of files that are not pictures, like those behind a list of URLs from the web."""
 
 import io
 import random

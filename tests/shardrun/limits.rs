@@ -1,4 +1,4 @@
-//! What sites, servers and clocks limit: it holds for the whole run, and whoever waits is told.
+//! Limits of sites, servers and time apply to the whole run, and are reported while shardrun waits.
 
 use std::process::{Command, Stdio};
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{counts, is_gone, shardrun};
 use crate::support::{Run, TempDir, dir, run, status};
 
-/// A stand-in for a cluster, and folders to use it from.
+/// A fake cluster, and folders to use it from.
 pub struct Cluster {
     home: TempDir,
 }
@@ -287,7 +287,7 @@ fn cancel_from_elsewhere_ends_no_stranger() {
     for (signed, said) in [
         (forged("boot", "another"), format!("process {pid} on ")),
         (forged("namespace", "pid:[1]"), format!("process {pid} in another container on ")),
-        // The number of a process that has gone was given to another.
+        // The id of an ended process was reused by another.
         (forged("start", "1").replace("\"1\"", "1"), "an unidentified process".into()),
         (pid.clone(), "an unidentified process".into()),
     ] {

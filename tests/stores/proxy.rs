@@ -10,7 +10,7 @@ pub enum Act {
     Pass,
     /// Answered without asking the server.
     Answer(&'static str),
-    /// Passed on; the connection is cut after so many bytes of the answer.
+    /// Forwards, and cuts the connection after this many bytes of the response.
     Cut(u64),
 }
 
@@ -67,7 +67,7 @@ fn answer(mut client: TcpStream, server: &str, request: &[u8], act: Act) {
         Act::Cut(most) => most,
     };
     let mut upstream = TcpStream::connect(server).unwrap();
-    // A client that leaves is no concern of the proxy's.
+    // A client that disconnects is not an error of the proxy.
     _ = upstream.write_all(request).and_then(|()| std::io::copy(&mut upstream.take(most), &mut client));
 }
 

@@ -40,7 +40,7 @@ fn fates(flags: &str, images: &[(usize, &[u8])]) -> BTreeMap<usize, Fate> {
     fates
 }
 
-/// The fate of each image in a process of its own.
+/// The result of each image in its own process.
 fn alone(flags: &str, images: &[Vec<u8>]) -> BTreeMap<usize, Fate> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -149,7 +149,7 @@ fn mutations(count: usize) -> Vec<Vec<u8>> {
         }
         bytes
     });
-    // Good ones stand between damaged ones, not only before them.
+    // Good images are placed between damaged ones, not only before them.
     let every = (count / seeds.len()).max(1);
     let whole = seeds.iter().cloned().map(Some);
     let mut whole = whole.chain(std::iter::repeat(None));

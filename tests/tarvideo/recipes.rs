@@ -23,7 +23,7 @@ fn json(data: &[u8]) -> Value {
 fn optical_flow_sees_what_moves() {
     let folder = dir();
     let at = |name: &str| folder.path().join(name).display().to_string();
-    // A picture that slides by 8 pixels from one frame to the next, and one that stands still.
+    // A picture that moves by 8 pixels per frame, and one that does not move.
     let noise = "testsrc2=s=256x128:r=4:d=1,trim=end_frame=1,loop=8:1:0,setpts=N/4/TB";
     let make = format!(
         "ffmpeg -v error -f lavfi -i \"{noise},crop=128:128:x=8*n:y=0\" -c:v libx264 -qp 5 {moves} && \

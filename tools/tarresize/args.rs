@@ -21,7 +21,7 @@ use crate::tarresize::sample_resizer::SampleResizer;
 /// and counted. The sample's json field gets width, height, original_width, original_height and
 /// format; a second image of a sample has them under its field name.
 ///
-/// Sizes follow img2dataset: the deciding side (the smaller for keep_ratio and center_crop, the
+/// Sizes follow img2dataset: the reference side (the smaller for keep_ratio and center_crop, the
 /// larger for border and keep_ratio_largest) becomes the size, and the other follows, rounded to the
 /// nearest integer, halves to even.
 ///

@@ -46,7 +46,7 @@ def processes(
     """Handles the items in worker processes; yields the outcomes in the order of the items.
 
     Workers run ahead by at most `window` items, and pause while the outcomes that wait are larger than `memory` bytes.
-    A worker that dies costs the item it was at, whose record gets an error.
+    If a worker dies, the record of the item it was processing gets an error.
     """
     count = workers if workers is not None else available_cpus()
     if count < 1:
