@@ -222,6 +222,7 @@ class Img2dataset(Dataset):
         words = ["tarresize", "-m", flags["resize_mode"]] + (["-s", str(flags["image_size"])] if flags["resize_mode"] != "no" else [])
         words += ["--up", FILTERS[flags["upscale_interpolation"]], "--down", FILTERS[flags["downscale_interpolation"]]]
         words += ["--format", flags["encode_format"], "--quality", str(flags["encode_quality"])]
+        words += ["--background", "white"] if flags["encode_format"] != "jpg" else []
         words += ["--only-if-bigger"] if flags["resize_only_if_bigger"] else []
         words += ["--skip-reencode"] if flags["skip_reencode"] else ["--strip"]
         words += ["--min-side", str(flags["min_image_size"])] if flags["min_image_size"] else []

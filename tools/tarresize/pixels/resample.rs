@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, MulDiv, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::{Filter as CustomFilter, FilterType, MulDiv, PixelType, ResizeAlg, ResizeOptions, Resizer};
 
 use crate::tarresize::failure::ImageFailure;
 use crate::tarresize::geometry::PixelSize;
@@ -17,6 +17,7 @@ pub enum Filter {
     Cubic,
     /// The mean of the covered area; linear when enlarging
     Area,
+    /// Three lobes when shrinking; four when enlarging, as in OpenCV
     Lanczos,
 }
 
@@ -80,15 +81,51 @@ impl Resampler {
             self.shrink(source, source_size, layout, rect, out, size);
             return Ok(());
         }
+        if filter == Filter::Lanczos && rect.width < f64::from(size.width) && rect.height < f64::from(size.height) {
+            return self.enlarge_lanczos(source, source_size, layout, rect, out, size);
+        }
+        self.convolve(source, source_size, layout, rect, out, size, algorithm(filter))
+    }
+
+    /// Enlarges as OpenCV does: a window of four lobes, and beyond the edge the last pixel again.
+    fn enlarge_lanczos(
+        &mut self,
+        source: &[u8],
+        from: PixelSize,
+        layout: PixelLayout,
+        rect: Rect,
+        out: &mut [u8],
+        size: PixelSize,
+    ) -> Result<(), ImageFailure> {
+        let window = CustomFilter::new("Lanczos4", lanczos_4, LOBES.into()).map_err(ImageFailure::decode)?;
+        let margin = f64::from(LOBES);
+        let rect = Rect { x: rect.x + margin, y: rect.y + margin, ..rect };
+        let (padded, padded_size) = with_repeated_edges(source, from, layout.channels(), LOBES);
+        let alg = ResizeAlg::Convolution(FilterType::Custom(window));
+        self.convolve(&padded, padded_size, layout, rect, out, size, alg)
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "two pictures, a rectangle and an algorithm: a struct would only rename them"
+    )]
+    fn convolve(
+        &mut self,
+        source: &[u8],
+        source_size: PixelSize,
+        layout: PixelLayout,
+        rect: Rect,
+        out: &mut [u8],
+        size: PixelSize,
+        alg: ResizeAlg,
+    ) -> Result<(), ImageFailure> {
         let source = ImageRef::new(source_size.width, source_size.height, source, pixel_type(layout))
             .map_err(ImageFailure::decode)?;
         let mut out =
             Image::from_slice_u8(size.width, size.height, out, pixel_type(layout)).map_err(ImageFailure::decode)?;
         let crop = clip_to(rect, source_size);
-        let options = ResizeOptions::new()
-            .resize_alg(algorithm(filter))
-            .crop(crop.x, crop.y, crop.width, crop.height)
-            .use_alpha(false);
+        let options =
+            ResizeOptions::new().resize_alg(alg).crop(crop.x, crop.y, crop.width, crop.height).use_alpha(false);
         self.resizer.resize(&source, &mut out, Some(&options)).map_err(ImageFailure::decode)
     }
 
@@ -143,6 +180,30 @@ fn algorithm(filter: Filter) -> ResizeAlg {
         Filter::Cubic => ResizeAlg::Convolution(FilterType::CatmullRom),
         Filter::Lanczos => ResizeAlg::Convolution(FilterType::Lanczos3),
     }
+}
+
+/// Lobes of the window for enlarging.
+const LOBES: u32 = 4;
+
+/// sinc(x) under a window of four lobes.
+fn lanczos_4(x: f64) -> f64 {
+    let lobes = f64::from(LOBES);
+    let sinc = |x: f64| if x == 0.0 { 1.0 } else { x.sin() / x };
+    if x.abs() < lobes { sinc(x * std::f64::consts::PI) * sinc(x * std::f64::consts::PI / lobes) } else { 0.0 }
+}
+
+/// The picture with `margin` more pixels on each side, which repeat its edge.
+fn with_repeated_edges(source: &[u8], size: PixelSize, channels: usize, margin: u32) -> (Vec<u8>, PixelSize) {
+    let padded = PixelSize::new(size.width + 2 * margin, size.height + 2 * margin);
+    let (stride, margin) = (size.width as usize * channels, margin as usize);
+    let mut data = Vec::with_capacity(padded.area() as usize * channels);
+    for y in 0..padded.height as usize {
+        let row = &source[y.saturating_sub(margin).min(size.height as usize - 1) * stride..][..stride];
+        (0..margin).for_each(|_| data.extend_from_slice(&row[..channels]));
+        data.extend_from_slice(row);
+        (0..margin).for_each(|_| data.extend_from_slice(&row[stride - channels..]));
+    }
+    (data, padded)
 }
 
 /// Clips the rectangle to the picture: the resizer rejects one that extends beyond it.
