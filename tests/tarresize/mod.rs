@@ -2,6 +2,7 @@
 
 mod colors;
 mod fields;
+mod formats;
 mod independence;
 mod memory;
 mod sizes;

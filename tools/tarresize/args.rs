@@ -96,8 +96,9 @@ pub struct Args {
 
     /// Blur the boxes listed under KEY in the sample's json
     ///
-    /// A list of [x0, y0, x1, y1], each from 0 to 1, relative to the image as displayed. A sample
-    /// without the key, or with any other value, fails as boxes.
+    /// A list of [x0, y0, x1, y1], each from 0 to 1, relative to the image as displayed. A margin
+    /// around each box, 10 % of its longer side, is blurred too. A sample without the key, or with
+    /// any other value, fails as boxes.
     #[arg(long, value_name = "KEY")]
     blur: Option<String>,
 
@@ -132,7 +133,7 @@ pub struct Args {
     /// Fields that are images, by extension or whole name
     ///
     /// A list, separated by commas or blanks.
-    #[arg(long, value_name = "FIELDS", default_value = "jpg jpeg png webp gif bmp tif tiff ppm pgm pnm")]
+    #[arg(long, value_name = "FIELDS", default_value = "jpg jpeg png webp gif bmp tif tiff ppm pgm pnm pam")]
     fields: List,
 
     /// Write the EXIF tags into the sample's json, under exif

@@ -1,12 +1,10 @@
 //! Estimates the peak memory of an image from its header: every buffer that is alive at the same time in the decoder,
 //! in the pipeline and in the encoder. The estimates err on the high side; a test compares them with real runs.
 
-use image::ImageFormat;
 use tarpipe::value::size;
 
 use crate::tarresize::failure::{ImageFailure, ImageFailureCode};
 use crate::tarresize::formats::encode::TargetFormat;
-use crate::tarresize::formats::header::ImageKind;
 use crate::tarresize::geometry::PixelSize;
 use crate::tarresize::image_job::ImageJob;
 use crate::tarresize::jpeg::{self, Subsampling, codec};
@@ -63,25 +61,12 @@ fn decoding_bytes(job: &ImageJob) -> u64 {
     let (stored, (size, channels)) = (job.header.size.area(), decoded_size(job));
     let picture = size.area() * channels;
     let Some(markers) = &job.header.jpeg else {
-        let raw = stored * job.header.pixel_bytes;
-        return raw + picture + decoder_overhead(job.header.kind, raw, stored);
+        return picture + job.header.decoder_bytes;
     };
     // Progressive and multi-scan JPEGs are collected as 16-bit coefficients before any scaling.
     let coefficients = if markers.has_many_scans { stored * channels * 2 } else { 0 };
     let copy = if codec::HAS_PLANES { 0 } else { picture };
     coefficients + picture + copy
-}
-
-/// What a decoder allocates besides the pixels it returns.
-fn decoder_overhead(kind: ImageKind, raw: u64, pixels: u64) -> u64 {
-    match kind {
-        ImageKind::Other(ImageFormat::Tiff) => 2 * raw,
-        ImageKind::Other(ImageFormat::Png) => 0,
-        ImageKind::Other(_) => raw,
-        // libwebp holds all pixels as ARGB and a copy of the result; for an animation also the canvas and one frame.
-        ImageKind::Webp => 3 * MAX_CHANNELS * pixels,
-        ImageKind::Jpeg => 0,
-    }
 }
 
 fn scaling_bytes(job: &ImageJob) -> u64 {
@@ -94,7 +79,9 @@ fn scaling_bytes(job: &ImageJob) -> u64 {
     // All filters except area scale one axis after the other.
     let by_axes = job.filter() != Filter::Area || !job.plan.shrinks;
     let half_scaled = if by_axes { area(shown.width, from.height).max(area(from.width, shown.height)) } else { 0 };
-    picture + copies.max(half_scaled + shown.area() * channels)
+    // Enlarging with Lanczos repeats the edges in a copy.
+    let repeated = if by_axes && !job.plan.shrinks { area(from.width + 8, from.height + 8) } else { 0 };
+    picture + copies.max(half_scaled + repeated + shown.area() * channels)
 }
 
 fn encoding_bytes(job: &ImageJob) -> u64 {

@@ -1,10 +1,12 @@
-//! Decodes every format except JPEG to 8-bit pixels: still WebP with libwebp, everything else with the image crate.
+//! Decodes every format except JPEG to 8-bit pixels: still WebP with libwebp, TIFF in a module of its own,
+//! everything else with the image crate.
 
 use image::{ColorType, ImageDecoder, ImageFormat};
 
 use crate::tarresize::failure::{ImageFailure, ImageFailureCode};
 use crate::tarresize::formats::chunks;
 use crate::tarresize::formats::header::{self, ImageHeader, ImageKind};
+use crate::tarresize::formats::tiff::{self, layout::TiffLayout};
 use crate::tarresize::geometry::PixelSize;
 use crate::tarresize::jpeg::DecodedPicture;
 use crate::tarresize::pixels::picture::{Picture, PixelLayout};
@@ -14,6 +16,7 @@ pub fn decode(bytes: &[u8], header: &ImageHeader) -> Result<DecodedPicture, Imag
     match header.kind {
         ImageKind::Webp if header.frames == 1 => decode_webp(bytes),
         ImageKind::Webp => decode_other(bytes, ImageFormat::WebP),
+        ImageKind::Tiff => tiff::decode(bytes, &TiffLayout::read(bytes)?),
         ImageKind::Other(format) => decode_other(bytes, format),
         ImageKind::Jpeg => Err(ImageFailure::decode("internal error: JPEG sent to the decoder for other formats")),
     }

@@ -23,7 +23,7 @@ impl TargetFormat {
         match kind {
             ImageKind::Jpeg => TargetFormat::Jpg,
             ImageKind::Webp => TargetFormat::Webp,
-            ImageKind::Other(_) => TargetFormat::Png,
+            _ => TargetFormat::Png,
         }
     }
 

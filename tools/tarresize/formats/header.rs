@@ -9,6 +9,7 @@ use tarpipe::run::memory;
 
 use crate::tarresize::failure::{ImageFailure, ImageFailureCode};
 use crate::tarresize::formats::chunks;
+use crate::tarresize::formats::tiff::layout::TiffLayout;
 use crate::tarresize::geometry::PixelSize;
 use crate::tarresize::jpeg::markers::{self, Markers};
 
@@ -23,6 +24,8 @@ const MAX_FRAMES: u64 = 5_000;
 pub enum ImageKind {
     Jpeg,
     Webp,
+    Tiff,
+    /// Decoded by the image crate.
     Other(ImageFormat),
 }
 
@@ -32,10 +35,13 @@ impl ImageKind {
         if bytes.starts_with(&[0xff, 0xd8]) {
             return Some(ImageKind::Jpeg);
         }
+        const TIFF: [&[u8]; 4] = [b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"];
+        if TIFF.iter().any(|magic| bytes.starts_with(magic)) {
+            return Some(ImageKind::Tiff);
+        }
         match image::guess_format(bytes).ok()? {
             ImageFormat::WebP => Some(ImageKind::Webp),
-            format
-            @ (ImageFormat::Png | ImageFormat::Gif | ImageFormat::Bmp | ImageFormat::Tiff | ImageFormat::Pnm) => {
+            format @ (ImageFormat::Png | ImageFormat::Gif | ImageFormat::Bmp | ImageFormat::Pnm) => {
                 Some(ImageKind::Other(format))
             }
             _ => None,
@@ -51,8 +57,8 @@ pub struct ImageHeader {
     pub size: PixelSize,
     pub orientation: Orientation,
     pub frames: u64,
-    /// Bytes per pixel in the decoder's output, before conversion to 8 bits per channel.
-    pub pixel_bytes: u64,
+    /// The memory that the decoder needs besides the picture; that of a JPEG depends on how it is decoded.
+    pub decoder_bytes: u64,
     pub exif: Option<Vec<u8>>,
     pub icc: Option<Vec<u8>>,
     /// Whether `--strip` would remove anything.
@@ -67,6 +73,7 @@ pub fn read(bytes: &[u8]) -> Result<ImageHeader, ImageFailure> {
     let mut header = match ImageKind::detect(bytes).ok_or_else(unknown)? {
         ImageKind::Jpeg => jpeg_header(bytes)?,
         ImageKind::Webp => webp_header(bytes)?,
+        ImageKind::Tiff => tiff_header(bytes)?,
         ImageKind::Other(format) => other_header(bytes, format)?,
     };
     header.has_metadata |= header.exif.is_some() || header.icc.is_some();
@@ -96,7 +103,7 @@ fn jpeg_header(bytes: &[u8]) -> Result<ImageHeader, ImageFailure> {
         size,
         orientation,
         frames: 1,
-        pixel_bytes: 4,
+        decoder_bytes: 0,
         exif,
         icc,
         has_metadata,
@@ -122,7 +129,8 @@ fn webp_header(bytes: &[u8]) -> Result<ImageHeader, ImageFailure> {
         size,
         orientation,
         frames,
-        pixel_bytes: 4,
+        // libwebp holds all pixels as ARGB and a copy of the result; for an animation also the canvas and one frame.
+        decoder_bytes: 16 * size.area(),
         exif,
         icc,
         has_metadata,
@@ -145,8 +153,25 @@ fn other_header(bytes: &[u8], format: ImageFormat) -> Result<ImageHeader, ImageF
         _ => 1,
     };
     let (kind, size, has_metadata) = (ImageKind::Other(format), PixelSize::new(width, height), false);
-    let pixel_bytes = decoder.color_type().bytes_per_pixel().into();
-    Ok(ImageHeader { kind, size, orientation, frames, pixel_bytes, exif, icc, has_metadata, jpeg: None })
+    // All samples in their own depth, and the same again inside of all decoders except that of PNG.
+    let raw = size.area() * u64::from(decoder.color_type().bytes_per_pixel());
+    let decoder_bytes = if format == ImageFormat::Png { raw } else { 2 * raw };
+    Ok(ImageHeader { kind, size, orientation, frames, decoder_bytes, exif, icc, has_metadata, jpeg: None })
+}
+
+fn tiff_header(bytes: &[u8]) -> Result<ImageHeader, ImageFailure> {
+    let layout = TiffLayout::read(bytes)?;
+    Ok(ImageHeader {
+        kind: ImageKind::Tiff,
+        size: layout.size,
+        orientation: layout.orientation,
+        frames: 1,
+        decoder_bytes: layout.decoding_bytes(),
+        exif: None,
+        icc: layout.icc,
+        has_metadata: false,
+        jpeg: None,
+    })
 }
 
 /// Opens a decoder, which reads the header but no pixels and never allocates more than the largest accepted image

@@ -6,3 +6,4 @@ pub mod decode;
 pub mod encode;
 pub mod exif_tags;
 pub mod header;
+pub mod tiff;

@@ -7,3 +7,4 @@ pub mod color_profile;
 pub mod orientation;
 pub mod picture;
 pub mod resample;
+pub mod yuv;

@@ -17,7 +17,7 @@ pub enum Filter {
     Cubic,
     /// The mean of the covered area; linear when enlarging
     Area,
-    /// Three lobes when shrinking; four when enlarging, as in OpenCV
+    /// Three lobes when shrinking; four when enlarging as in OpenCV
     Lanczos,
 }
 

@@ -1,0 +1,71 @@
+//! Formats and variants that no crate of the tests writes. The files in pictures/ were made by libtiff, Pillow
+//! and tifffile, most of them from one picture.
+
+use std::path::Path;
+
+use image::{DynamicImage, GrayImage, Luma, Rgb, RgbImage, RgbaImage};
+
+use super::{decoded, distance, refused, resized};
+
+/// The picture that the files show.
+fn original() -> RgbImage {
+    RgbImage::from_fn(40, 30, |x, y| Rgb([(x * 6) as u8, (y * 8) as u8, ((x + y) * 3) as u8]))
+}
+
+/// Its red channel.
+fn gray() -> GrayImage {
+    GrayImage::from_fn(40, 30, |x, _| Luma([(x * 6) as u8]))
+}
+
+fn picture(name: &str) -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tarresize/pictures").join(name)).unwrap()
+}
+
+/// Demands that each file shows the picture, up to a mean difference.
+#[track_caller]
+fn assert_shows(expected: impl Into<DynamicImage>, files: &[(&str, f64)]) {
+    let expected = expected.into();
+    for (name, worst) in files {
+        let (_, out, _) = resized("-m no --format png", "jpg", &picture(name));
+        let far = distance(&decoded(&out), &expected);
+        assert!(far <= *worst, "{name} differs by {far}");
+    }
+}
+
+#[test]
+fn tiff_of_any_layout_and_compression_is_read() {
+    let exact = ["big.tiff", "planar-tiles.tiff", "float.tiff", "differences.tiff", "lzw-low-bits.tiff", "cmyk.tiff"];
+    assert_shows(original(), &exact.map(|name| (name, 0.0)));
+    assert_shows(original(), &[("half.tiff", 0.1), ("ycbcr-jpeg.tiff", 2.0), ("lab.tiff", 2.0)]);
+    assert_shows(gray(), &[("twelve-bits.tiff", 0.0), ("white-is-zero.tiff", 0.0)]);
+    let colors = RgbImage::from_fn(40, 30, |x, _| Rgb([(x * 6) as u8, 255 - (x * 6) as u8, (x * 3) as u8]));
+    assert_shows(colors, &[("palette.tiff", 0.0)]);
+}
+
+#[test]
+fn fax_is_read_in_both_bit_orders() {
+    let black_and_white = GrayImage::from_fn(40, 30, |x, _| Luma([if x * 6 > 128 { 255 } else { 0 }]));
+    let files = ["fax-rows.tiff", "group3.tiff", "group3-2d.tiff", "group4-low-bits.tiff", "bits-low-first.tiff"];
+    assert_shows(black_and_white, &files.map(|name| (name, 0.0)));
+}
+
+#[test]
+fn tiff_keeps_its_alpha() {
+    let (_, out, _) = resized("-m no --format png", "tiff", &picture("alpha.tiff"));
+    let expected = RgbaImage::from_fn(40, 30, |x, y| {
+        let Rgb([r, g, b]) = *original().get_pixel(x, y);
+        image::Rgba([r, g, b, if x < 20 { 255 } else { 128 }])
+    });
+    assert_eq!(decoded(&out), expected.into());
+}
+
+#[test]
+fn a_tiff_that_ends_early_is_kept_as_far_as_it_goes() {
+    let whole = picture("half.tiff");
+    let cut = &whole[..whole.len() * 6 / 10];
+    refused("-s 16", cut, "truncated");
+    let (_, out, _) = resized("-m no --format png --allow-truncated", "tiff", cut);
+    let out = decoded(&out).to_rgb8();
+    assert_eq!(out.get_pixel(20, 10), original().get_pixel(20, 10));
+    assert_eq!(out.get_pixel(20, 29), &Rgb([0; 3]));
+}
