@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::connect_limits::ConnectLimits;
 use super::connector::Connector;
-use super::http1::{self, MAX_HEAD, ResponseHead};
+use super::http1::{Http1Connection, MAX_HEAD, ResponseHead};
 use super::idle_pool::{Connection, Http2Sender, IdlePool, ReturnTo};
 use super::response_body::ResponseBody;
 use crate::fetch::failure::{FailureCode, FetchFailure};
@@ -57,14 +57,14 @@ impl ConnectionPool {
     ) -> Result<Option<(ResponseHead, ResponseBody)>, FetchFailure> {
         match connection {
             Connection::Http2(sender) => Box::pin(send_http2(sender, request)).await,
-            Connection::Http1 { mut stream, is_reused } => {
-                if is_reused && !stream.is_idle().await {
+            Connection::Http1 { mut connection, is_reused } => {
+                if is_reused && !connection.is_idle().await {
                     return Ok(None);
                 }
-                let Some((head, reader)) = http1::send(&mut stream, request).await? else { return Ok(None) };
+                let Some((head, body)) = connection.send(request).await? else { return Ok(None) };
                 let return_to =
                     ReturnTo { pool: Arc::clone(&self.idle), origin: origin.to_owned(), limit: self.per_host };
-                Ok(Some((head, ResponseBody::http1(reader, stream, return_to))))
+                Ok(Some((head, ResponseBody::http1(body, return_to))))
             }
         }
     }
@@ -74,7 +74,7 @@ impl ConnectionPool {
         let stream = self.connector.connect(uri, || self.idle.lock().close_one()).await?;
         drop(permit);
         if !stream.is_h2 {
-            return Ok(Connection::Http1 { stream, is_reused: false });
+            return Ok(Connection::Http1 { connection: Http1Connection::new(stream).await?, is_reused: false });
         }
         let mut builder = Builder::new(TokioExecutor::new());
         builder

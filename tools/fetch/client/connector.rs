@@ -1,7 +1,6 @@
 //! Opens connections: DNS lookup, address check, TCP or proxy, TLS. Every connection of fetch is opened here, so that no
 //! request or redirect bypasses the address check.
 
-use std::future::poll_fn;
 use std::io::Result as IoResult;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -197,13 +196,21 @@ pub struct HttpStream {
 
 impl HttpStream {
     /// Whether the connection is idle: neither closed by the server nor with unread bytes.
+    #[cfg(not(feature = "hyper-http1"))]
     pub async fn is_idle(&mut self) -> bool {
         let mut byte = [0];
         let mut buf = ReadBuf::new(&mut byte);
-        poll_fn(|cx| Poll::Ready(Pin::new(&mut self.io).poll_read(cx, &mut buf).is_pending())).await
+        std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut self.io).poll_read(cx, &mut buf).is_pending())).await
+    }
+
+    /// The limit on open connections.
+    #[cfg(feature = "hyper-http1")]
+    pub fn open_limit(&self) -> &Arc<Semaphore> {
+        self.permit.semaphore()
     }
 
     /// Whether the limit on open connections is reached.
+    #[cfg(not(feature = "hyper-http1"))]
     pub fn limit_is_reached(&self) -> bool {
         self.permit.semaphore().available_permits() == 0
     }

@@ -10,7 +10,7 @@ use hyper::client::conn::http2::SendRequest;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::connector::HttpStream;
+use super::http1::Http1Connection;
 
 /// Idle connections are closed soon: a table of a million hosts would otherwise keep a million open.
 const MAX_IDLE: Duration = Duration::from_secs(3);
@@ -23,13 +23,13 @@ pub type Http2Sender = SendRequest<Empty<Bytes>>;
 
 /// A connection that a request can use.
 pub enum Connection {
-    Http1 { stream: HttpStream, is_reused: bool },
+    Http1 { connection: Http1Connection, is_reused: bool },
     Http2(Http2Sender),
 }
 
 /// The idle connections of HTTP/1.1 and all connections of HTTP/2, with the time of their last use.
 pub struct IdlePool {
-    http1: HashMap<String, Vec<(HttpStream, Instant)>>,
+    http1: HashMap<String, Vec<(Http1Connection, Instant)>>,
     http2: HashMap<String, (Http2Sender, Instant)>,
     swept: Instant,
 }
@@ -48,25 +48,25 @@ impl IdlePool {
             }
             self.http2.remove(origin);
         }
-        let (stream, since) = self.http1.get_mut(origin)?.pop()?;
+        let (connection, since) = self.http1.get_mut(origin)?.pop()?;
         // The newest has expired: so have all others.
         if since.elapsed() > MAX_IDLE {
             self.http1.remove(origin);
             return None;
         }
-        Some(Connection::Http1 { stream, is_reused: true })
+        Some(Connection::Http1 { connection, is_reused: true })
     }
 
     /// Keeps a connection of HTTP/1.1, unless `origin` has `limit` idle ones already or file descriptors are short.
-    pub fn put(&mut self, origin: String, stream: HttpStream, limit: usize) {
+    pub fn put(&mut self, origin: String, connection: Http1Connection, limit: usize) {
         self.sweep();
         // A request to another host may be waiting for a connection to close.
-        if stream.limit_is_reached() {
+        if connection.limit_is_reached() {
             return;
         }
         let idle = self.http1.entry(origin).or_default();
         if idle.len() < limit {
-            idle.push((stream, Instant::now()));
+            idle.push((connection, Instant::now()));
         }
     }
 
@@ -114,7 +114,7 @@ pub struct ReturnTo {
 }
 
 impl ReturnTo {
-    pub fn put(self, stream: HttpStream) {
-        self.pool.lock().put(self.origin, stream, self.limit);
+    pub fn put(self, connection: Http1Connection) {
+        self.pool.lock().put(self.origin, connection, self.limit);
     }
 }

@@ -9,7 +9,6 @@
 
 pub mod address_rules;
 pub mod body_limits;
-mod chunks;
 mod connect_limits;
 mod connection_pool;
 mod connector;

@@ -3,8 +3,7 @@
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 
-use super::connector::HttpStream;
-use super::http1::BodyReader;
+use super::http1::Http1Body;
 use super::idle_pool::ReturnTo;
 use crate::fetch::failure::{FailureCode, FetchFailure};
 
@@ -12,13 +11,13 @@ use crate::fetch::failure::{FailureCode, FetchFailure};
 pub struct ResponseBody(Option<BodySource>);
 
 enum BodySource {
-    Http1 { reader: BodyReader, stream: HttpStream, return_to: ReturnTo },
+    Http1 { body: Http1Body, return_to: ReturnTo },
     Http2(Incoming),
 }
 
 impl ResponseBody {
-    pub fn http1(reader: BodyReader, stream: HttpStream, return_to: ReturnTo) -> Self {
-        ResponseBody(Some(BodySource::Http1 { reader, stream, return_to }))
+    pub fn http1(body: Http1Body, return_to: ReturnTo) -> Self {
+        ResponseBody(Some(BodySource::Http1 { body, return_to }))
     }
 
     pub fn http2(incoming: Incoming) -> Self {
@@ -28,7 +27,7 @@ impl ResponseBody {
     /// The number of bytes still to come, if the server announced it.
     pub fn expected_length(&self) -> Option<u64> {
         match self.0.as_ref()? {
-            BodySource::Http1 { reader, .. } => reader.expected_length(),
+            BodySource::Http1 { body, .. } => body.expected_length(),
             BodySource::Http2(incoming) => incoming.size_hint().exact(),
         }
     }
@@ -37,7 +36,7 @@ impl ResponseBody {
     pub async fn read(&mut self, data: &mut Vec<u8>) -> Result<usize, FetchFailure> {
         let read = match &mut self.0 {
             None => 0,
-            Some(BodySource::Http1 { reader, stream, .. }) => reader.read(stream, data).await?,
+            Some(BodySource::Http1 { body, .. }) => body.read(data).await?,
             Some(BodySource::Http2(incoming)) => read_http2(incoming, data).await?,
         };
         if read == 0 {
@@ -48,10 +47,10 @@ impl ResponseBody {
 
     /// Drops the rest of the body. The connection is kept if nothing more of the body can arrive on it.
     pub fn release(&mut self) {
-        if let Some(BodySource::Http1 { reader, stream, return_to }) = self.0.take()
-            && reader.is_reusable()
+        if let Some(BodySource::Http1 { body, return_to }) = self.0.take()
+            && let Some(connection) = body.into_connection()
         {
-            return_to.put(stream);
+            return_to.put(connection);
         }
     }
 }

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use tarpipe::sample::Member;
 use tokio::time::Instant;
-use url::Url;
 
 use crate::fetch::client::RequestTrace;
 use crate::fetch::failure::FetchFailure;
-use crate::fetch::input::InputRow;
+use crate::fetch::input::{InputRow, RowUrl};
 use crate::fetch::memory::{ByteBudget, HeldBytes};
 
 /// A row in progress: the files fetched so far, and the cost.
@@ -29,7 +28,7 @@ pub struct FetchJob {
     /// The room that its files take in the byte budget.
     pub held: HeldBytes,
     /// The current URL.
-    url_index: usize,
+    pub url_index: usize,
 }
 
 /// A file that was fetched and passed all checks.
@@ -45,7 +44,7 @@ pub struct FetchedFile {
 
 /// A row that needs no more work.
 pub struct FinishedRow {
-    pub job: FetchJob,
+    pub job: Box<FetchJob>,
     /// None for a success.
     pub failure: Option<FetchFailure>,
 }
@@ -66,17 +65,24 @@ impl FetchJob {
         }
     }
 
-    /// The current URL: the one that is being fetched, or that failed.
-    pub fn url(&self) -> &str {
-        self.row.url(self.url_index)
+    /// The current URL: the one that is being fetched, or that failed. None if the row is invalid.
+    pub fn current_url(&self) -> Option<&RowUrl> {
+        self.row.urls.get(self.url_index)
     }
 
-    /// The host of the current URL, in the same form for every spelling, with its port unless that is the default. Empty for
-    /// URLs without a host.
-    pub fn host(&self) -> String {
-        let Ok(url) = Url::parse(self.url()) else { return String::new() };
-        let name = url.host_str().unwrap_or_default();
-        url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"))
+    /// The current URL as the table has it; empty if there is none.
+    pub fn url(&self) -> &str {
+        self.current_url().map_or("", |url| &url.text)
+    }
+
+    /// The first URL as the table has it; empty if there is none.
+    pub fn first_url(&self) -> &str {
+        self.row.urls.first().map_or("", |url| &url.text)
+    }
+
+    /// The host of the current URL: see [`RowUrl::host`].
+    pub fn host(&self) -> &str {
+        self.current_url().map_or("", RowUrl::host)
     }
 
     /// Whether the row has URLs after the current one.
@@ -90,8 +96,8 @@ impl FetchJob {
     }
 
     /// Counts an attempt that starts now.
-    pub fn start_attempt(&mut self) {
-        self.started = Instant::now();
+    pub fn start_attempt(&mut self, now: Instant) {
+        self.started = now;
         self.attempts += 1;
         self.attempts_at_url += 1;
         self.trace = RequestTrace::default();
@@ -112,22 +118,5 @@ impl FetchJob {
     pub fn drop_files(&mut self) {
         self.files.clear();
         self.held.shrink_to(0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_spellings_of_a_host_are_one_host() {
-        let budget = ByteBudget::new(1);
-        let host = |url: &str| FetchJob::new(InputRow::parse(0, 0, url.as_bytes()), &budget).host();
-        for url in ["http://h.test/a", "http://H.test:80/b", "https://h.test:443/", "http://me:pw@h.test?x"] {
-            assert_eq!(host(url), "h.test", "{url}");
-        }
-        assert_eq!(host("http://h.test:8080/"), "h.test:8080");
-        assert_eq!(host("http://b\u{fc}cher.test/"), host("http://xn--bcher-kva.test/"));
-        assert_eq!(host("file:/etc/hosts"), "");
     }
 }

@@ -12,6 +12,7 @@ pub use local_file::LocalFiles;
 pub use via_command::ViaCommand;
 
 use tarpipe::sample::Member;
+use tokio::time::Instant;
 use url::Url;
 
 use super::client::{BodyLimits, HttpClient};
@@ -54,7 +55,7 @@ impl From<Vec<u8>> for FetchedData {
 impl Fetcher {
     /// Makes one attempt at the job's current URL and adds the file to the job.
     pub async fn attempt(&self, job: &mut FetchJob) -> Result<(), FetchFailure> {
-        job.start_attempt();
+        job.start_attempt(Instant::now());
         let held_before = job.held.bytes();
         let result = self.download(job).await;
         job.spent += job.started.elapsed();
@@ -78,18 +79,19 @@ impl Fetcher {
 
     /// The rare methods are boxed: otherwise the future of every request would be as large as theirs.
     async fn download(&self, job: &mut FetchJob) -> Result<FetchedData, FetchFailure> {
-        let invalid = |err: url::ParseError| FetchFailure::permanent(FailureCode::BadUrl, err.to_string());
-        let url = Url::parse(job.url().trim()).map_err(invalid)?;
+        let FetchJob { row, held, trace, .. } = job;
+        let missing = || FetchFailure::permanent(FailureCode::BadUrl, "missing URL");
+        let url = row.urls.get(job.url_index).ok_or_else(missing)?.parsed()?;
         if url.scheme() == "file" {
-            return Box::pin(self.read_file(&url, &mut job.held)).await.map(FetchedData::from);
+            return Box::pin(self.read_file(url, held)).await.map(FetchedData::from);
         }
-        match self.via.as_ref().filter(|_| !self.is_direct(&url)) {
+        match self.via.as_ref().filter(|_| !self.is_direct(url)) {
             Some(via) => {
-                Box::pin(self.client.check_host(&url)).await?;
-                job.trace.final_url = Some(url.to_string());
-                Box::pin(via.fetch(url.as_str(), &job.row.columns, &self.limits, &mut job.held)).await
+                Box::pin(self.client.check_host(url)).await?;
+                trace.final_url = Some(url.to_string());
+                Box::pin(via.fetch(url.as_str(), &row.columns, &self.limits, held)).await
             }
-            None => self.client.get(&url, &mut job.held, &mut job.trace).await.map(FetchedData::from),
+            None => self.client.get(url, held, trace).await.map(FetchedData::from),
         }
     }
 

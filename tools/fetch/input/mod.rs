@@ -4,5 +4,5 @@ mod earlier_report;
 mod row;
 mod row_reader;
 
-pub use row::InputRow;
+pub use row::{InputRow, RowUrl};
 pub use row_reader::{MAX_BATCHES, ReadProgress, RowReader};

@@ -56,6 +56,17 @@ impl ByteBudget {
         self.shortage.notified()
     }
 
+    #[cfg(test)]
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::SeqCst)
+    }
+
+    /// Rows that wait for room, and rows that are finished and not dropped yet.
+    #[cfg(test)]
+    pub fn waiting_and_finished(&self) -> (usize, usize) {
+        (self.waiting.load(Ordering::SeqCst) as usize, self.finished.load(Ordering::SeqCst) as usize)
+    }
+
     fn try_take(&self, row: u64, bytes: u64) -> bool {
         let is_oldest = row == self.oldest.load(Ordering::SeqCst);
         let may_overdraw = is_oldest && self.finished.load(Ordering::SeqCst) == 0;

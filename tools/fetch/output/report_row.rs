@@ -63,7 +63,7 @@ impl ReportRow {
         let trace = first.map_or(&job.trace, |file| &file.trace);
         ReportRow {
             key: job.row.key.clone(),
-            url: mask_users(if failure.is_some() { job.url() } else { job.row.url(0) }).into_owned(),
+            url: mask_users(if failure.is_some() { job.url() } else { job.first_url() }).into_owned(),
             code: failure.map(|failure| failure.code.name()),
             error_message: failure.map(|failure| mask_users(&failure.message).into_owned()),
             http_status: trace.http_status,

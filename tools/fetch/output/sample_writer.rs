@@ -129,7 +129,7 @@ impl SampleWriter {
 fn columns(job: &mut FetchJob) -> Map<String, Value> {
     let mut json = Map::new();
     json.insert("key".into(), job.row.key.as_str().into());
-    let mut urls = job.row.urls.iter().map(|url| Value::from(mask_users(url)));
+    let mut urls = job.row.urls.iter().map(|url| Value::from(mask_users(&url.text)));
     json.insert("url".into(), if job.row.is_list { urls.collect() } else { urls.next().unwrap_or_else(|| "".into()) });
     if let Some(caption) = &job.row.caption {
         json.insert("caption".into(), caption.as_str().into());

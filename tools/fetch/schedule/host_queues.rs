@@ -21,21 +21,22 @@ pub struct HostLimits {
     pub pause: Duration,
 }
 
-/// Hosts to remember; beyond that, those without jobs are forgotten.
+/// Hosts to remember; beyond that, those without rows are forgotten.
 const MAX_HOSTS: usize = 100_000;
 
 /// The longest pause of a host.
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 
-/// What to do with the next job.
-pub enum NextJob<T> {
-    Start(T),
-    /// Its host is paused: the job fails like the last one.
-    Refuse(T, FetchFailure),
+/// What to do with the next row.
+pub enum NextRow {
+    Start(u64),
+    /// Its host is paused: the row fails like the last one.
+    Refuse(u64, FetchFailure),
 }
 
-struct HostQueue<T> {
-    queue: VecDeque<T>,
+struct HostQueue {
+    /// Rows by index.
+    queue: VecDeque<u64>,
     in_flight: usize,
     /// The earliest start of its next request.
     next_start: Instant,
@@ -50,23 +51,23 @@ struct HostQueue<T> {
     is_listed: bool,
 }
 
-/// All hosts that have jobs, or failures to remember.
-pub struct HostQueues<T> {
+/// All hosts that have rows, or failures to remember.
+pub struct HostQueues {
     limits: HostLimits,
-    hosts: HashMap<String, HostQueue<T>>,
-    /// Hosts that may be able to start a job, in the order of their turns.
+    hosts: HashMap<String, HostQueue>,
+    /// Hosts that may be able to start a row, in the order of their turns.
     runnable: VecDeque<String>,
-    /// Hosts that may not start a job before a certain time.
+    /// Hosts that may not start a row before a certain time.
     delayed: BinaryHeap<Reverse<(Instant, String)>>,
 }
 
-impl<T> HostQueues<T> {
+impl HostQueues {
     pub fn new(limits: HostLimits) -> Self {
         HostQueues { limits, hosts: HashMap::new(), runnable: VecDeque::new(), delayed: BinaryHeap::new() }
     }
 
-    /// Queues a job. Retries go to the front, because they are older.
-    pub fn push(&mut self, name: &str, job: T, to_front: bool, now: Instant) {
+    /// Queues a row. Retries go to the front, because they are older.
+    pub fn push(&mut self, name: &str, row: u64, to_front: bool, now: Instant) {
         if self.hosts.len() >= MAX_HOSTS {
             self.hosts.retain(|_, host| host.in_flight > 0 || host.is_listed);
         }
@@ -86,17 +87,17 @@ impl<T> HostQueues<T> {
         }
         let Some(host) = self.hosts.get_mut(name) else { return };
         if to_front {
-            host.queue.push_front(job)
+            host.queue.push_front(row)
         } else {
-            host.queue.push_back(job)
+            host.queue.push_back(row)
         }
         if !std::mem::replace(&mut host.is_listed, true) {
             self.runnable.push_back(name.to_owned());
         }
     }
 
-    /// The next job that may start now. Hosts take turns.
-    pub fn next(&mut self, now: Instant) -> Option<NextJob<T>> {
+    /// The next row that may start now. Hosts take turns.
+    pub fn next(&mut self, now: Instant) -> Option<NextRow> {
         while let Some(Reverse((at, _))) = self.delayed.peek() {
             if *at > now {
                 break;
@@ -107,11 +108,11 @@ impl<T> HostQueues<T> {
             let Some(host) = self.hosts.get_mut(&name) else { continue };
             let limit = if host.paused_until.is_some() { 1 } else { self.limits.in_flight };
             if host.paused_until.is_some_and(|until| now < until)
-                && let (Some(job), Some(last)) = (host.queue.pop_front(), &host.last_failure)
+                && let (Some(row), Some(last)) = (host.queue.pop_front(), &host.last_failure)
             {
                 let failure = paused_failure(last, host.failures);
                 self.runnable.push_front(name);
-                return Some(NextJob::Refuse(job, failure));
+                return Some(NextRow::Refuse(row, failure));
             }
             if host.queue.is_empty() || host.in_flight >= limit {
                 host.is_listed = false;
@@ -121,39 +122,37 @@ impl<T> HostQueues<T> {
                 self.delayed.push(Reverse((host.next_start, name)));
                 continue;
             }
-            let Some(job) = host.queue.pop_front() else { continue };
+            let Some(row) = host.queue.pop_front() else { continue };
             host.in_flight += 1;
             host.next_start = now + self.limits.interval;
             self.runnable.push_back(name);
-            return Some(NextJob::Start(job));
+            return Some(NextRow::Start(row));
         }
         None
     }
 
-    /// When the next of the delayed hosts may start a job.
+    /// When the next of the delayed hosts may start a row.
     pub fn wakes_at(&self) -> Option<Instant> {
         self.delayed.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// When the host of a queued job may start its next one.
-    pub fn starts_at(&self, wanted: impl Fn(&T) -> bool) -> Option<Instant> {
-        self.hosts.values().find(|host| host.queue.iter().any(&wanted)).map(|host| host.next_start)
+    /// When this host may start its next row, if `row` is in its queue.
+    pub fn starts_at(&self, name: &str, row: u64) -> Option<Instant> {
+        self.hosts.get(name).filter(|host| host.queue.contains(&row)).map(|host| host.next_start)
     }
 
-    /// Starts a particular job, even if its host has too many in flight. None if it is too early for the host's rate.
-    pub fn force_start(&mut self, wanted: impl Fn(&T) -> bool, now: Instant) -> Option<T> {
-        let find = |host: &HostQueue<T>| host.queue.iter().position(&wanted);
-        let (host, at) = self.hosts.values_mut().find_map(|host| find(host).map(|at| (host, at)))?;
-        if now < host.next_start {
-            return None;
-        }
+    /// Starts a particular row, even if its host has too many in flight. False if it is not in the queue of this host, or too
+    /// early for the host's rate.
+    pub fn force_start(&mut self, name: &str, row: u64, now: Instant) -> bool {
+        let Some(host) = self.hosts.get_mut(name).filter(|host| now >= host.next_start) else { return false };
+        let Some(at) = host.queue.iter().position(|&queued| queued == row) else { return false };
         host.in_flight += 1;
         host.next_start = now + self.limits.interval;
-        host.queue.remove(at)
+        host.queue.remove(at).is_some()
     }
 
-    /// Records the end of a job of this host. Failures of jobs that started before the host last responded do not count
-    /// towards the pause: if a thousand jobs time out together, the host may only have been overloaded for a moment.
+    /// Records the end of an attempt at this host. Failures of attempts that started before the host last responded do not count
+    /// towards the pause: if a thousand time out together, the host may only have been overloaded for a moment.
     pub fn complete(&mut self, name: &str, failure: Option<&FetchFailure>, started: Instant, now: Instant) {
         let limits = self.limits;
         let Some(host) = self.hosts.get_mut(name) else { return };
@@ -187,11 +186,6 @@ impl<T> HostQueues<T> {
             self.hosts.remove(name);
         }
     }
-
-    /// Removes and returns all jobs that have not started.
-    pub fn drain(&mut self) -> Vec<T> {
-        self.hosts.values_mut().flat_map(|host| host.queue.drain(..)).collect()
-    }
 }
 
 fn paused_failure(last: &FetchFailure, failures: u32) -> FetchFailure {
@@ -209,10 +203,10 @@ mod tests {
     const POLITE: HostLimits =
         HostLimits { in_flight: 2, interval: Duration::from_secs(1), max_failures: 3, pause: Duration::from_secs(60) };
 
-    fn next(hosts: &mut HostQueues<u32>, now: Instant) -> String {
+    fn next(hosts: &mut HostQueues, now: Instant) -> String {
         match hosts.next(now) {
-            Some(NextJob::Start(job)) => format!("start {job}"),
-            Some(NextJob::Refuse(job, failure)) => format!("refuse {job} {}", failure.code.name()),
+            Some(NextRow::Start(job)) => format!("start {job}"),
+            Some(NextRow::Refuse(job, failure)) => format!("refuse {job} {}", failure.code.name()),
             None => hosts.wakes_at().map_or("idle".into(), |at| format!("later {:?}", at - now)),
         }
     }
@@ -277,11 +271,11 @@ mod tests {
             hosts.push(name, job, false, now);
         }
         let mut order = Vec::new();
-        while let Some(NextJob::Start(job)) = hosts.next(now) {
+        while let Some(NextRow::Start(job)) = hosts.next(now) {
             order.push(job);
         }
         assert_eq!(order, [1, 4, 5, 2]);
-        assert_eq!(hosts.force_start(|&job| job == 3, now), Some(3));
+        assert!(hosts.force_start("a", 3, now));
     }
 
     #[test]
@@ -290,12 +284,9 @@ mod tests {
         let mut hosts = HostQueues::new(POLITE);
         (0..5).for_each(|job| hosts.push("h", job, false, now));
         assert_eq!((next(&mut hosts, now), next(&mut hosts, now + second)), ("start 0".into(), "start 1".into()));
-        assert_eq!(hosts.force_start(|&job| job == 3, now + second), None);
-        assert_eq!(hosts.starts_at(|&job| job == 3), Some(now + 2 * second));
-        assert_eq!(hosts.force_start(|&job| job == 3, now + 2 * second), Some(3));
-        assert_eq!(
-            (hosts.starts_at(|&job| job == 3), hosts.starts_at(|&job| job == 4)),
-            (None, Some(now + 3 * second))
-        );
+        assert!(!hosts.force_start("h", 3, now + second));
+        assert_eq!(hosts.starts_at("h", 3), Some(now + 2 * second));
+        assert!(hosts.force_start("h", 3, now + 2 * second));
+        assert_eq!((hosts.starts_at("h", 3), hosts.starts_at("h", 4)), (None, Some(now + 3 * second)));
     }
 }

@@ -1,7 +1,10 @@
 //! Which row is fetched when: the scheduler, the queues of the hosts, retries, and the thread that runs the requests.
 
 mod host_queues;
+#[cfg(test)]
+mod model_test;
 mod retry;
+mod row_ring;
 mod runtime;
 mod scheduler;
 

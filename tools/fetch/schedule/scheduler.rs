@@ -2,7 +2,7 @@
 //! results in the order of the rows. One task owns all of this state, so nothing needs a lock.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,8 +11,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use super::host_queues::{HostLimits, HostQueues, NextJob};
+use super::host_queues::{HostLimits, HostQueues, NextRow};
 use super::retry::RetryPolicy;
+use super::row_ring::RowRing;
 use crate::fetch::failure::{FailureCode, FetchFailure};
 use crate::fetch::fetcher::{FetchJob, Fetcher, FinishedRow};
 use crate::fetch::input::InputRow;
@@ -46,8 +47,32 @@ pub struct ScheduleChannels {
     pub gauges: Arc<Gauges>,
 }
 
+/// What the scheduler needs from outside: attempts, and the time. The model test simulates both.
+pub trait Environment: Send + Sync + 'static {
+    /// Makes one attempt at the job's current URL and adds the file to the job.
+    fn attempt(&self, job: &mut FetchJob) -> impl Future<Output = Result<(), FetchFailure>> + Send;
+
+    fn now(&self) -> Instant;
+
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send;
+}
+
+impl Environment for Fetcher {
+    fn attempt(&self, job: &mut FetchJob) -> impl Future<Output = Result<(), FetchFailure>> + Send {
+        Fetcher::attempt(self, job)
+    }
+
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send {
+        sleep_until(at)
+    }
+}
+
 /// How long rows that arrive after an interruption are still reported.
-const DRAIN_TIME: Duration = Duration::from_millis(500);
+pub const DRAIN_TIME: Duration = Duration::from_millis(500);
 
 /// The most results that wait for the writer. Beyond that no request starts: it would only fill memory.
 const MAX_OUTBOX: usize = 64;
@@ -57,55 +82,47 @@ const MAX_OUTBOX: usize = 64;
 pub struct TaskPanicked;
 
 /// Runs until every row is finished, or the receiver of the results is gone.
-pub async fn run(
+pub async fn run<E: Environment>(
     options: ScheduleOptions,
-    fetcher: Arc<Fetcher>,
+    environment: Arc<E>,
     budget: Arc<ByteBudget>,
     channels: ScheduleChannels,
 ) -> Result<(), TaskPanicked> {
     let scheduler = Scheduler {
         hosts: HostQueues::new(options.host_limits),
         options,
-        fetcher,
+        environment,
         budget,
         gauges: channels.gauges,
         running: JoinSet::new(),
         retries: BinaryHeap::new(),
-        retry_jobs: BTreeMap::new(),
-        unfinished: BTreeMap::new(),
-        ready: BTreeMap::new(),
+        rows: RowRing::default(),
         outbox: VecDeque::new(),
-        next_out: 0,
         interrupt: channels.interrupt,
     };
     scheduler.run(channels.rows, channels.finished).await
 }
 
 /// A job, and the result of its latest attempt.
-type AttemptResult = (FetchJob, Result<(), FetchFailure>);
+type AttemptResult = (Box<FetchJob>, Result<(), FetchFailure>);
 
-struct Scheduler {
+struct Scheduler<E> {
     options: ScheduleOptions,
-    fetcher: Arc<Fetcher>,
+    environment: Arc<E>,
     budget: Arc<ByteBudget>,
     gauges: Arc<Gauges>,
-    hosts: HostQueues<FetchJob>,
+    hosts: HostQueues,
     running: JoinSet<AttemptResult>,
     /// When which row is retried.
     retries: BinaryHeap<Reverse<(Instant, u64)>>,
-    retry_jobs: BTreeMap<u64, FetchJob>,
-    /// Rows that are not finished, and whether they are being fetched.
-    unfinished: BTreeMap<u64, bool>,
-    /// Results that wait for an older row to finish.
-    ready: BTreeMap<u64, FinishedRow>,
+    /// Rows that are not finished, or wait for an older row to finish.
+    rows: RowRing,
     /// Results that are ready for the writer.
     outbox: VecDeque<FinishedRow>,
-    /// The row whose result comes out next.
-    next_out: u64,
     interrupt: watch::Receiver<bool>,
 }
 
-impl Scheduler {
+impl<E: Environment> Scheduler<E> {
     async fn run(
         mut self,
         mut rows: mpsc::Receiver<Vec<InputRow>>,
@@ -114,11 +131,12 @@ impl Scheduler {
         let mut has_more = true;
         let mut interrupted = self.interrupt.clone();
         let budget = Arc::clone(&self.budget);
-        while has_more || !self.unfinished.is_empty() || !self.outbox.is_empty() {
+        let environment = Arc::clone(&self.environment);
+        while has_more || !self.rows.is_empty() || !self.outbox.is_empty() {
             let mut change = std::pin::pin!(budget.change());
             change.as_mut().enable();
-            self.start_ready(Instant::now());
-            let has_room = self.unfinished.len() + self.ready.len() + self.outbox.len() < self.options.window;
+            self.start_ready(environment.now());
+            let has_room = self.rows.len() + self.outbox.len() < self.options.window;
             let wakes_at = self.wakes_at();
             tokio::select! {
                 biased;
@@ -139,7 +157,7 @@ impl Scheduler {
                 () = change, if self.budget.is_full() => {}
                 // Perhaps only the oldest row can free room, and has to be started.
                 () = budget.shortage() => {}
-                () = sleep_until(wakes_at.unwrap_or_else(Instant::now)), if wakes_at.is_some() => {}
+                () = environment.sleep_until(wakes_at.unwrap_or_else(Instant::now)), if wakes_at.is_some() => {}
             }
         }
         if *self.interrupt.borrow() {
@@ -163,7 +181,7 @@ impl Scheduler {
         let retry = self.retries.peek().map(|Reverse((at, _))| *at);
         let host = match self.has_slot() {
             true => self.hosts.wakes_at(),
-            false => self.blocking_row().and_then(|oldest| self.hosts.starts_at(|job| job.row.index == oldest)),
+            false => self.blocking_row().and_then(|(row, host)| self.hosts.starts_at(&host, row)),
         };
         retry.into_iter().chain(host).min()
     }
@@ -174,57 +192,63 @@ impl Scheduler {
 
     fn admit(&mut self, mut row: InputRow) {
         let failure = row.parse_failure.take();
-        let job = FetchJob::new(row, &self.budget);
-        self.unfinished.insert(job.row.index, false);
-        match failure {
-            Some(failure) => self.finish(job, Some(failure)),
-            None => self.hosts.push(&job.host(), job, false, Instant::now()),
+        let job = Box::new(FetchJob::new(row, &self.budget));
+        let index = job.row.index;
+        if failure.is_none() {
+            self.hosts.push(job.host(), index, false, self.environment.now());
+        }
+        self.rows.push(job);
+        if let Some(failure) = failure {
+            self.refuse(index, failure);
         }
     }
 
-    /// Starts every job that may start now.
+    /// Starts every row that may start now.
     fn start_ready(&mut self, now: Instant) {
         while let Some(&Reverse((at, index))) = self.retries.peek() {
             if at > now {
                 break;
             }
             self.retries.pop();
-            if let Some(job) = self.retry_jobs.remove(&index) {
-                self.hosts.push(&job.host(), job, true, now);
+            if let Some(job) = self.rows.waiting(index) {
+                self.hosts.push(job.host(), index, true, now);
             }
         }
         while self.has_slot() {
             match self.hosts.next(now) {
-                Some(NextJob::Start(job)) => self.spawn(job),
-                Some(NextJob::Refuse(job, failure)) => self.finish(job, Some(failure)),
+                Some(NextRow::Start(index)) => self.spawn(index),
+                Some(NextRow::Refuse(index, failure)) => self.refuse(index, failure),
                 None => break,
             }
         }
-        if let Some((&oldest, _)) = self.unfinished.first_key_value() {
+        if let Some((oldest, _)) = self.rows.oldest() {
             self.budget.set_oldest(oldest);
         }
-        if let Some(oldest) = self.blocking_row()
-            && let Some(job) = self.hosts.force_start(|job| job.row.index == oldest, now)
+        if let Some((oldest, host)) = self.blocking_row()
+            && self.hosts.force_start(&host, oldest, now)
         {
-            self.spawn(job);
+            self.spawn(oldest);
         }
     }
 
-    /// If the byte budget is full and no finished row will free any of it, only the oldest row can. Returns that row if it
-    /// has not been started.
-    fn blocking_row(&self) -> Option<u64> {
-        let (&oldest, &is_running) = self.unfinished.first_key_value()?;
-        (!is_running && self.budget.is_stuck()).then_some(oldest)
+    /// If the byte budget is full and no finished row will free any of it, only the oldest row can. Returns that row and its
+    /// host if it has not been started.
+    fn blocking_row(&self) -> Option<(u64, String)> {
+        let (oldest, is_running) = self.rows.oldest()?;
+        if is_running || !self.budget.is_stuck() {
+            return None;
+        }
+        self.rows.waiting(oldest).map(|job| (oldest, job.host().to_owned()))
     }
 
-    fn spawn(&mut self, mut job: FetchJob) {
-        self.unfinished.insert(job.row.index, true);
-        let fetcher = Arc::clone(&self.fetcher);
+    fn spawn(&mut self, index: u64) {
+        let Some(mut job) = self.rows.start(index) else { return };
+        let environment = Arc::clone(&self.environment);
         let mut interrupt = self.interrupt.clone();
         self.running.spawn(async move {
             let result = tokio::select! {
                 biased;
-                result = fetcher.attempt(&mut job) => result,
+                result = environment.attempt(&mut job) => result,
                 _ = interrupt.wait_for(|stop| *stop) => Err(interrupted()),
             };
             (job, result)
@@ -232,79 +256,86 @@ impl Scheduler {
         self.gauges.in_flight.store(self.running.len(), Ordering::Relaxed);
     }
 
-    fn complete_attempt(&mut self, mut job: FetchJob, result: Result<(), FetchFailure>) {
-        let now = Instant::now();
+    fn complete_attempt(&mut self, mut job: Box<FetchJob>, result: Result<(), FetchFailure>) {
+        let now = self.environment.now();
         self.gauges.in_flight.store(self.running.len(), Ordering::Relaxed);
-        self.hosts.complete(&job.host(), result.as_ref().err(), job.started, now);
+        self.hosts.complete(job.host(), result.as_ref().err(), job.started, now);
         match result {
             Ok(()) if job.has_more_urls() => {
                 job.go_to_next_url();
-                self.unfinished.insert(job.row.index, false);
-                self.hosts.push(&job.host(), job, true, now);
+                self.hosts.push(job.host(), job.row.index, true, now);
+                self.rows.put_back(job);
             }
-            Ok(()) => self.finish(job, None),
+            Ok(()) => self.finish(FinishedRow { job, failure: None }),
             Err(failure) => match self.options.retry.wait_after(&failure, job.attempts_at_url, job.jitter()) {
                 Some(wait) => {
-                    self.unfinished.insert(job.row.index, false);
                     self.retries.push(Reverse((now + wait, job.row.index)));
-                    self.retry_jobs.insert(job.row.index, job);
+                    self.rows.put_back(job);
                 }
-                None => self.finish(job, Some(failure)),
+                None => self.finish(FinishedRow { job, failure: Some(failure) }),
             },
         }
     }
 
-    fn finish(&mut self, mut job: FetchJob, failure: Option<FetchFailure>) {
-        if failure.is_some() {
-            job.drop_files();
-        }
-        let index = job.row.index;
-        self.unfinished.remove(&index);
-        let ends_run = failure.as_ref().is_some_and(|failure| failure.is_fatal);
-        let result = FinishedRow { job, failure };
-        if self.options.unordered || ends_run {
-            self.emit(result);
-            return;
-        }
-        self.ready.insert(index, result);
-        while let Some(result) = self.ready.remove(&self.next_out) {
-            self.emit(result);
-            self.next_out += 1;
+    /// Fails a row that waits.
+    fn refuse(&mut self, index: u64, failure: FetchFailure) {
+        if let Some(job) = self.rows.start(index) {
+            self.finish(FinishedRow { job, failure: Some(failure) });
         }
     }
 
-    fn emit(&mut self, mut result: FinishedRow) {
-        result.job.mark_finished();
-        self.outbox.push_back(result);
+    fn finish(&mut self, mut row: FinishedRow) {
+        if row.failure.is_some() {
+            row.job.drop_files();
+        }
+        let ends_run = row.failure.as_ref().is_some_and(|failure| failure.is_fatal);
+        if self.options.unordered || ends_run {
+            self.rows.leave(row.job.row.index);
+            self.emit(row);
+        } else {
+            self.rows.finish(row);
+        }
+        while let Some(row) = self.rows.pop_finished() {
+            self.emit(row);
+        }
+    }
+
+    fn emit(&mut self, mut row: FinishedRow) {
+        row.job.mark_finished();
+        self.outbox.push_back(row);
     }
 
     /// Reports all unfinished rows as interrupted, in the order of the rows.
     async fn abort(mut self, mut rows: mpsc::Receiver<Vec<InputRow>>, finished: mpsc::Sender<Vec<FinishedRow>>) {
-        let mut left: BTreeMap<u64, FetchJob> = std::mem::take(&mut self.retry_jobs);
-        left.extend(self.hosts.drain().into_iter().map(|job| (job.row.index, job)));
         while let Some(ended) = self.running.join_next().await {
-            left.extend(ended.ok().map(|(job, _)| (job.row.index, job)));
+            if let Ok((job, _)) = ended {
+                self.rows.put_back(job);
+            }
         }
-        let completed = self.outbox.into_iter().chain(self.ready.into_values());
-        let mut results: BTreeMap<u64, FinishedRow> = completed.map(|result| (result.job.row.index, result)).collect();
-        for (index, mut job) in left {
-            job.drop_files();
-            results.insert(index, FinishedRow { job, failure: Some(interrupted()) });
-        }
-        if finished.send(results.into_values().collect()).await.is_err() {
+        let mut results: Vec<FinishedRow> = self.outbox.into();
+        results.extend(self.rows.into_rows(interrupted_row));
+        results.sort_by_key(|row| row.job.row.index);
+        if finished.send(results).await.is_err() {
             return;
         }
         let drain = async {
             while let Some(batch) = rows.recv().await {
-                let jobs = batch.into_iter().map(|row| FetchJob::new(row, &self.budget));
-                let batch = jobs.map(|job| FinishedRow { job, failure: Some(interrupted()) }).collect();
-                if finished.send(batch).await.is_err() {
+                let jobs = batch.into_iter().map(|row| Box::new(FetchJob::new(row, &self.budget)));
+                if finished.send(jobs.map(interrupted_row).collect()).await.is_err() {
                     return;
                 }
             }
         };
-        _ = tokio::time::timeout(DRAIN_TIME, drain).await;
+        tokio::select! {
+            () = drain => {}
+            () = self.environment.sleep_until(self.environment.now() + DRAIN_TIME) => {}
+        }
     }
+}
+
+fn interrupted_row(mut job: Box<FetchJob>) -> FinishedRow {
+    job.drop_files();
+    FinishedRow { job, failure: Some(interrupted()) }
 }
 
 fn interrupted() -> FetchFailure {

@@ -11,49 +11,56 @@ use hyper::{HeaderMap, Request, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::chunks::ChunkDecoder;
-use super::connector::HttpStream;
+use super::{MAX_HEAD, MAX_HEADERS, ResponseHead, truncated};
+use crate::fetch::client::connector::HttpStream;
 use crate::fetch::failure::{FailureCode, FetchFailure, io_message};
-
-/// The longest response head that is accepted.
-pub const MAX_HEAD: usize = 32 << 10;
 
 /// Most heads fit into this; body bytes that are read along with the head must be copied.
 const HEAD_BUFFER: usize = 4 << 10;
 
-/// More headers than this are an attack.
-const MAX_HEADERS: usize = 256;
-
 /// The most that is read from the connection at once.
 const READ_SIZE: usize = 128 << 10;
 
-/// Status and headers of a response.
-#[derive(Debug)]
-pub struct ResponseHead {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-}
+/// A connection that waits for a request.
+pub struct Http1Connection(HttpStream);
 
-/// Sends `request` and reads the response head. None if the connection was closed before any of it arrived: a server may
-/// close an idle connection at any time.
-pub async fn send<B>(
-    stream: &mut HttpStream,
-    request: &Request<B>,
-) -> Result<Option<(ResponseHead, BodyReader)>, FetchFailure> {
-    if stream.write_all(&encode_request(request, stream.is_proxied)).await.is_err() {
-        return Ok(None);
+impl Http1Connection {
+    /// Prepares a new connection.
+    #[allow(clippy::unused_async, reason = "hyper_client has a handshake here")]
+    pub async fn new(stream: HttpStream) -> Result<Self, FetchFailure> {
+        Ok(Http1Connection(stream))
     }
-    let mut text = Vec::with_capacity(HEAD_BUFFER);
-    loop {
-        let Some(parsed) = read_head(stream, &mut text).await? else { return Ok(None) };
-        let ParsedHead { head, length, keeps_alive } = parsed;
-        text.drain(..length);
-        // 100 Continue and 103 Early Hints precede the response.
-        if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
-            continue;
+
+    /// Whether the connection is idle: neither closed by the server nor with unread bytes.
+    pub async fn is_idle(&mut self) -> bool {
+        self.0.is_idle().await
+    }
+
+    /// Whether the limit on open connections is reached.
+    pub fn limit_is_reached(&self) -> bool {
+        self.0.limit_is_reached()
+    }
+
+    /// Sends `request` and reads the response head. None if the connection was closed before any of it arrived: a server
+    /// may close an idle connection at any time.
+    pub async fn send<B>(self, request: &Request<B>) -> Result<Option<(ResponseHead, Http1Body)>, FetchFailure> {
+        let mut stream = self.0;
+        if stream.write_all(&encode_request(request, stream.is_proxied)).await.is_err() {
+            return Ok(None);
         }
-        let framing = Framing::of(&head)?;
-        let keeps_alive = keeps_alive && framing.has_definite_end(&head);
-        return Ok(Some((head, BodyReader { buffered: text, framing, keeps_alive })));
+        let mut text = Vec::with_capacity(HEAD_BUFFER);
+        loop {
+            let Some(parsed) = read_head(&mut stream, &mut text).await? else { return Ok(None) };
+            let ParsedHead { head, length, keeps_alive } = parsed;
+            text.drain(..length);
+            // 100 Continue and 103 Early Hints precede the response.
+            if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
+                continue;
+            }
+            let framing = Framing::of(&head)?;
+            let keeps_alive = keeps_alive && framing.has_definite_end(&head);
+            return Ok(Some((head, Http1Body { stream, buffered: text, framing, keeps_alive })));
+        }
     }
 }
 
@@ -207,14 +214,15 @@ impl Framing {
 }
 
 /// Reads the body that follows a head.
-pub struct BodyReader {
+pub struct Http1Body {
+    stream: HttpStream,
     /// Body bytes that arrived with the head, or chunks that are not decoded yet.
     buffered: Vec<u8>,
     framing: Framing,
     keeps_alive: bool,
 }
 
-impl BodyReader {
+impl Http1Body {
     /// The number of bytes still to come, if the server announced it.
     pub fn expected_length(&self) -> Option<u64> {
         match self.framing {
@@ -223,19 +231,20 @@ impl BodyReader {
         }
     }
 
-    /// Whether the connection can carry another request if the rest of this body is dropped: all of it has arrived, and the
+    /// The connection, if it can carry another request once the rest of this body is dropped: all of it has arrived, and the
     /// server keeps the connection open.
-    pub fn is_reusable(&self) -> bool {
+    pub fn into_connection(self) -> Option<Http1Connection> {
         let has_arrived = match &self.framing {
             Framing::Length(left) => *left == self.buffered.len() as u64,
             Framing::Chunked(chunks) => chunks.is_finished() && self.buffered.is_empty(),
             Framing::UntilClose => false,
         };
-        has_arrived && self.keeps_alive
+        (has_arrived && self.keeps_alive).then_some(Http1Connection(self.stream))
     }
 
     /// Appends the next bytes to `data` and returns their number; 0 at the end of the body.
-    pub async fn read(&mut self, stream: &mut HttpStream, data: &mut Vec<u8>) -> Result<usize, FetchFailure> {
+    pub async fn read(&mut self, data: &mut Vec<u8>) -> Result<usize, FetchFailure> {
+        let stream = &mut self.stream;
         match &mut self.framing {
             Framing::Length(0) => Ok(0),
             Framing::Length(left) if self.buffered.is_empty() => {
@@ -283,10 +292,6 @@ async fn read_once(stream: &mut HttpStream, data: &mut Vec<u8>, wanted: usize) -
     data.reserve(wanted);
     let read = stream.take(wanted as u64).read_buf(data).await;
     read.map_err(|_| truncated(data))
-}
-
-fn truncated(data: &[u8]) -> FetchFailure {
-    FetchFailure::transient(FailureCode::Truncated, format!("connection closed after {} bytes of the body", data.len()))
 }
 
 #[cfg(test)]
