@@ -124,8 +124,8 @@ fn https_goes_through_a_proxy_that_tunnels() {
     };
     assert_eq!(members(&ask("me:secret@").status(0).stdout())[0].1, JPEG);
     assert_eq!(proxy.seen()[0].path, "far.example:443");
-    let refused = ask("").status(3);
-    assert_eq!(refused.stderr_text().trim(), "fetch: 0 samples; failed 1 (1 connect)");
+    let refused = ask("").status(3).stderr_has("proxy 127.0.0.1: HTTP/1.1 407 Who are you");
+    refused.stderr_has("fetch: 0 samples; failed 1 (1 connect)");
 }
 
 #[test]

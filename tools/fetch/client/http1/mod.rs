@@ -1,7 +1,10 @@
 //! HTTP/1.1 behind one interface: an [`Http1Connection`] sends a request, and the [`Http1Body`] of the response gives the
 //! connection back once it has been read.
 //!
-//! `own` implements it for fetch, `hyper_client` for the bench alone (feature hyper-http1).
+//! `own` implements it for fetch, `hyper_client` for measurements alone: `cargo build --release --features hyper-http1`. hyper
+//! would replace our own if it cost at most 10 % more CPU time at the defaults (256 in flight, SHA-256). It costs 11 % more for
+//! bodies of 4 KB, 26 % for 50 KB and 27 % for 1 MB, over TLS 21 % for 4 KB and 26 % for 50 KB; at 32 in flight from 5 % less
+//! to 22 % more (medians of 5 interleaved runs against nginx on a busy machine of 2 cores, November 2026).
 
 #[cfg(not(feature = "hyper-http1"))]
 mod chunks;
