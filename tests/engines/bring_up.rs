@@ -82,6 +82,29 @@ slurm-cluster: job 1 has no attached cluster
 }
 
 #[test]
+#[ignore = "needs Slurm: scripts/test --engines"]
+fn the_scripts_of_the_manual_run_on_slurm() {
+    let (home, work) = (dir(), dir());
+    let done = apart(include_str!("slurm_arrays.sh")).cwd(work.path());
+    let done = done.env("HOME_OF_SLURM", &home.path().display().to_string()).done().status(0);
+    let expected = "--- an array, and one after it
+20
+10
+ 10 1
+TEXT 03
+TEXT 13
+--- a warning before the time limit
+text 00
+text 01
+text 02
+text 03
+text 04
+text 05
+";
+    assert_eq!(done.stdout_text(), expected);
+}
+
+#[test]
 #[ignore = "needs Spark, Ray and sshd: scripts/test --engines"]
 fn clusters_start_and_stop_over_ssh_and_touch_nothing_else() {
     let work = dir();
