@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Stands in for kubectl and for Slurm's commands, by the name it is called under: a cluster that keeps what it is handed in
-the folder $CLUSTER. Nothing runs; tasks end well, one pod or task per item, once $CLUSTER/go exists. Every task that is
+the folder $CLUSTER, and counts its calls there. Nothing runs; tasks end well, one pod or task per item, once $CLUSTER/go exists. Every task that is
 handed over is a line in $CLUSTER/starts."""
 
 import fcntl
@@ -154,6 +154,8 @@ def scontrol():
 
 with open(path(".lock"), "w") as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(path("calls"), "a") as calls:
+        print(os.path.basename(sys.argv[0]), file=calls)
     {"kubectl": kubectl, "sbatch": sbatch, "squeue": squeue, "scancel": scancel, "scontrol": scontrol}.get(
         os.path.basename(sys.argv[0]), lambda: fail("unknown call")
     )()

@@ -168,3 +168,54 @@ fn limits_hold_over_all_jobs_together() {
     let failures = shardrun(path, flags.iter().chain(&["--max-failures", "5", "true"])).done().status(2);
     failures.stderr_has("shardrun: --max-failures requires --wait here");
 }
+
+/// What the submission of a run costs.
+#[derive(Debug)]
+struct Cost {
+    calls: usize,
+    files: usize,
+    bytes: u64,
+    /// Peak memory in KiB of shardrun or of a program that it called.
+    memory: u64,
+}
+
+fn cost_of(engine: &[&str], items: usize) -> Cost {
+    const PEAK: &str = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); \
+        print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
+    let (cluster, folder) = (Cluster::new(), dir());
+    let items = items.to_string();
+    let run = cluster.shardrun(folder.path(), with(engine, &["--run", "r", "-n", &items, "true {}"]));
+    let command = run.env("MAX_ARRAY", "10001").into_command();
+    let mut measured = Command::new("python3");
+    measured.args(["-c", PEAK]).arg(command.get_program()).args(command.get_args()).current_dir(folder.path());
+    measured.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = measured.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let memory = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    let calls = std::fs::read_to_string(cluster.path("calls")).unwrap().lines().count();
+    let (mut files, mut bytes, mut folders) = (0, 0, vec![folder.path().join("r")]);
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap().map(Result::unwrap) {
+            let about = entry.metadata().unwrap();
+            match about.is_dir() {
+                true => folders.push(entry.path()),
+                false => (files, bytes) = (files + 1, bytes + about.len()),
+            }
+        }
+    }
+    Cost { calls, files, bytes, memory }
+}
+
+#[test]
+fn a_hundred_thousand_items_cost_at_most_ten_times_as_much_as_ten_thousand() {
+    for engine in [&["--on", "slurm", "-j", "64"][..], &["--on", "k8s", "--image", "x"]] {
+        let (small, large) = (cost_of(engine, 10_000), cost_of(engine, 100_000));
+        let within = large.calls <= 10 * small.calls.max(4)
+            && large.files <= 10 * small.files
+            && large.bytes <= 12 * small.bytes
+            && large.memory < 100 << 10;
+        assert!(within, "{engine:?}: {small:?} {large:?}");
+        // Nothing is written per task.
+        assert!(large.files < 200 && large.calls < 50, "{engine:?}: {large:?}");
+    }
+}
