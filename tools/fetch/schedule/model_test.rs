@@ -390,7 +390,7 @@ fn simulate(seed: u64, seen: &mut Seen) {
 }
 
 /// What the reader and the writer saw.
-struct Outcome {
+struct ModelOutcome {
     /// Rows handed over before the interruption.
     handed_over: usize,
     /// Whether the reader was through before the scheduler gave up on it.
@@ -399,7 +399,7 @@ struct Outcome {
     has_left: bool,
 }
 
-impl Outcome {
+impl ModelOutcome {
     fn count(&self, seen: &mut Seen) {
         seen.writers_gone += usize::from(self.has_left);
         for (_, result, attempts) in &self.reported {
@@ -414,7 +414,7 @@ impl Outcome {
     }
 }
 
-async fn run(world: Arc<World>) -> Outcome {
+async fn run(world: Arc<World>) -> ModelOutcome {
     let (row_sender, rows) = mpsc::channel(2);
     let (finished, results) = mpsc::channel(2);
     let (stop, interrupt) = watch::channel(false);
@@ -437,7 +437,7 @@ async fn run(world: Arc<World>) -> Outcome {
     assert!(scheduler.await.is_ok());
     let (handed_over, read_all) = reader.await.unwrap();
     let (reported, has_left) = writer.await.unwrap();
-    Outcome { handed_over, read_all, reported, has_left }
+    ModelOutcome { handed_over, read_all, reported, has_left }
 }
 
 /// Sends the rows. Returns how many were sent before the interruption, and whether all were sent soon after it.
@@ -482,7 +482,7 @@ async fn write(
     (reported, false)
 }
 
-fn check(plan: &Plan, outcome: &Outcome, budget: &ByteBudget) {
+fn check(plan: &Plan, outcome: &ModelOutcome, budget: &ByteBudget) {
     let seed = plan.seed;
     let indexes: Vec<u64> = outcome.reported.iter().map(|(index, ..)| *index).collect();
     let distinct: BTreeSet<u64> = indexes.iter().copied().collect();

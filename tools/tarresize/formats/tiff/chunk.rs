@@ -8,7 +8,7 @@ use weezl::BitOrder;
 
 use crate::tarresize::failure::ImageFailure;
 use crate::tarresize::formats::tiff::fax;
-use crate::tarresize::formats::tiff::layout::{Compression, TiffLayout};
+use crate::tarresize::formats::tiff::layout::{TiffCompression, TiffLayout};
 
 /// Fills `out` with the decompressed bytes of a chunk, and returns how many there were; the rest of `out` is zero.
 /// Damaged data counts up to the damage.
@@ -16,20 +16,22 @@ pub fn decompress(data: &[u8], layout: &TiffLayout, out: &mut [u8]) -> Result<us
     out.fill(0);
     let data = if layout.low_bits_first { Cow::Owned(reversed_bits(data)) } else { Cow::Borrowed(data) };
     Ok(match layout.compression {
-        Compression::None => {
+        TiffCompression::None => {
             let len = data.len().min(out.len());
             out[..len].copy_from_slice(&data[..len]);
             len
         }
-        Compression::PackBits => unpack_bits(&data, out),
-        Compression::Lzw => decode_lzw(&data, out),
-        Compression::Deflate => inflate(&data, out),
-        Compression::Rle | Compression::Group3 { .. } | Compression::Group4 => {
+        TiffCompression::PackBits => unpack_bits(&data, out),
+        TiffCompression::Lzw => decode_lzw(&data, out),
+        TiffCompression::Deflate => inflate(&data, out),
+        TiffCompression::Rle | TiffCompression::Group3 { .. } | TiffCompression::Group4 => {
             let row_bytes = layout.row_bytes();
             let rows = fax::decode(&data, layout.compression, layout.chunk.width, out.len() / row_bytes, out);
             rows * row_bytes
         }
-        Compression::Jpeg => return Err(ImageFailure::decode("internal error: JPEG in a TIFF has its own decoder")),
+        TiffCompression::Jpeg => {
+            return Err(ImageFailure::decode("internal error: JPEG in a TIFF has its own decoder"));
+        }
     })
 }
 

@@ -4,10 +4,10 @@
 use fax::BitReader;
 use fax::maps::{Mode, black, mode, white};
 
-use crate::tarresize::formats::tiff::layout::Compression;
+use crate::tarresize::formats::tiff::layout::TiffCompression;
 
 /// Decodes up to `rows` rows of `width` pixels into `out`, where black is 1. Returns the number of rows found.
-pub fn decode(data: &[u8], compression: Compression, width: u32, rows: usize, out: &mut [u8]) -> usize {
+pub fn decode(data: &[u8], compression: TiffCompression, width: u32, rows: usize, out: &mut [u8]) -> usize {
     let mut bits = Bits { data, at: 0 };
     let row_bytes = (width as usize).div_ceil(8);
     let mut changes = Vec::new();
@@ -20,10 +20,10 @@ pub fn decode(data: &[u8], compression: Compression, width: u32, rows: usize, ou
 }
 
 /// The columns where the colour changes in the next row, starting with white; `None` at the end of the data.
-fn next_row(bits: &mut Bits, compression: Compression, above: &[u32], width: u32) -> Option<Vec<u32>> {
+fn next_row(bits: &mut Bits, compression: TiffCompression, above: &[u32], width: u32) -> Option<Vec<u32>> {
     match compression {
-        Compression::Group4 => two_dimensional_row(bits, above, width),
-        Compression::Group3 { two_dimensional } => {
+        TiffCompression::Group4 => two_dimensional_row(bits, above, width),
+        TiffCompression::Group3 { two_dimensional } => {
             let marks = bits.skip_row_ends(two_dimensional);
             // Six marks in succession end the page.
             if marks >= 2 {

@@ -17,7 +17,7 @@ pub enum SampleKind {
 
 /// How a chunk is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
+pub enum TiffCompression {
     None,
     /// CCITT modified Huffman.
     Rle,
@@ -63,7 +63,7 @@ pub struct TiffLayout<'a> {
     pub kind: SampleKind,
     pub photometric: Photometric,
     pub alpha: Option<Alpha>,
-    pub compression: Compression,
+    pub compression: TiffCompression,
     /// 1: none, 2: differences of samples, 3: differences of the bytes of floats.
     pub predictor: u64,
     /// Whether each sample has chunks of its own.
@@ -126,12 +126,13 @@ impl<'a> TiffLayout<'a> {
     }
 
     fn check(&self) -> Result<(), ImageFailure> {
-        let is_jpeg = self.compression == Compression::Jpeg;
+        let is_jpeg = self.compression == TiffCompression::Jpeg;
         let valid_bits = match self.kind {
             SampleKind::Float => matches!(self.bits, 16 | 32 | 64),
             _ => matches!(self.bits, 1..=16 | 24 | 32 | 64),
         };
-        let is_fax = matches!(self.compression, Compression::Rle | Compression::Group3 { .. } | Compression::Group4);
+        let is_fax =
+            matches!(self.compression, TiffCompression::Rle | TiffCompression::Group3 { .. } | TiffCompression::Group4);
         let has_units = self.photometric == Photometric::YCbCr && !is_jpeg;
         let (across, down) = self.subsampling;
         let is_unsupported = !valid_bits
@@ -233,16 +234,16 @@ fn sample_kind(tags: &Directory) -> Result<SampleKind, ImageFailure> {
     }
 }
 
-fn compression(tags: &Directory) -> Result<Compression, ImageFailure> {
+fn compression(tags: &Directory) -> Result<TiffCompression, ImageFailure> {
     Ok(match tags.number_or(259, 1)? {
-        1 => Compression::None,
-        2 => Compression::Rle,
-        3 => Compression::Group3 { two_dimensional: tags.number_or(292, 0)? & 1 == 1 },
-        4 => Compression::Group4,
-        5 => Compression::Lzw,
-        7 => Compression::Jpeg,
-        8 | 32_946 => Compression::Deflate,
-        32_773 => Compression::PackBits,
+        1 => TiffCompression::None,
+        2 => TiffCompression::Rle,
+        3 => TiffCompression::Group3 { two_dimensional: tags.number_or(292, 0)? & 1 == 1 },
+        4 => TiffCompression::Group4,
+        5 => TiffCompression::Lzw,
+        7 => TiffCompression::Jpeg,
+        8 | 32_946 => TiffCompression::Deflate,
+        32_773 => TiffCompression::PackBits,
         other => {
             return Err(ImageFailure::new(ImageFailureCode::Unsupported, format!("TIFF compression {other}")));
         }

@@ -10,12 +10,12 @@ pub mod layout;
 mod samples;
 
 use crate::tarresize::failure::{ImageFailure, ImageFailureCode};
-use crate::tarresize::formats::tiff::layout::{Compression, Photometric, TiffLayout};
+use crate::tarresize::formats::tiff::layout::{Photometric, TiffCompression, TiffLayout};
 use crate::tarresize::jpeg::DecodedPicture;
 
 /// Decodes the first image of a TIFF. Missing or damaged data is reported as damage; the pixels there are zero.
 pub fn decode(file: &[u8], layout: &TiffLayout) -> Result<DecodedPicture, ImageFailure> {
-    let mut decoder = ChunkDecoder { file, layout, raw: Vec::new(), unpacked: Vec::new(), ends_early: false };
+    let mut decoder = TiffChunkDecoder { file, layout, raw: Vec::new(), unpacked: Vec::new(), ends_early: false };
     let mut samples = vec![0; layout.size.area() as usize * layout.samples];
     let (across, down) = layout.grid();
     let planes = if layout.is_planar { layout.samples } else { 1 };
@@ -37,7 +37,7 @@ pub fn decode(file: &[u8], layout: &TiffLayout) -> Result<DecodedPicture, ImageF
 }
 
 /// Decodes chunks one by one and reuses its buffers.
-struct ChunkDecoder<'a> {
+struct TiffChunkDecoder<'a> {
     file: &'a [u8],
     layout: &'a TiffLayout<'a>,
     raw: Vec<u8>,
@@ -46,7 +46,7 @@ struct ChunkDecoder<'a> {
     ends_early: bool,
 }
 
-impl ChunkDecoder<'_> {
+impl TiffChunkDecoder<'_> {
     fn decode(&mut self, index: usize, down: u32) -> Result<(), ImageFailure> {
         let layout = self.layout;
         let (width, rows) = (layout.chunk.width as usize, layout.rows_in_chunk(down) as usize);
@@ -57,7 +57,7 @@ impl ChunkDecoder<'_> {
             self.ends_early = true;
             return Ok(());
         };
-        if layout.compression == Compression::Jpeg {
+        if layout.compression == TiffCompression::Jpeg {
             return jpeg_chunk::decode(bytes, layout, (width, rows), &mut self.unpacked);
         }
         let has_units = layout.photometric == Photometric::YCbCr;
@@ -118,7 +118,7 @@ fn place(layout: &TiffLayout, chunk: &[u8], (x, y): (u32, u32), plane: usize, sa
 /// The layout of the unpacked samples: the JPEG decoder has already converted YCbCr to RGB.
 fn layout_of_samples<'a>(layout: &TiffLayout<'a>) -> TiffLayout<'a> {
     let mut layout = layout.clone();
-    if layout.compression == Compression::Jpeg && layout.photometric == Photometric::YCbCr {
+    if layout.compression == TiffCompression::Jpeg && layout.photometric == Photometric::YCbCr {
         layout.photometric = Photometric::Rgb;
     }
     layout
