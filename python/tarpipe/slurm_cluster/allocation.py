@@ -5,7 +5,6 @@ import atexit
 import os
 import sys
 import threading
-import time
 
 from tarpipe.slurm_cluster.cluster import Cluster
 from tarpipe.slurm_cluster.flags import CLUSTER_FLAGS, complete
@@ -26,7 +25,8 @@ class OwnCluster(Cluster):
             return super().authentication()
         # Ray has read its settings already.
         hint = "use slurm-cluster submit, or set RAY_AUTH_MODE and RAY_AUTH_TOKEN"
-        print(f"slurm-cluster: Ray was imported before its cluster started, so it has no token; {hint}", file=sys.stderr)
+        problem = "Ray was imported before its cluster started, so the cluster has no token"
+        print(f"slurm-cluster: {problem}; {hint}", file=sys.stderr)
         return {"RAY_AUTH_MODE": "disabled"}
 
 
@@ -59,18 +59,20 @@ def start(kind, disconnect):
     _clusters[kind] = cluster
     os.environ.update(cluster.env)
     ending = threading.Event()
-    threading.Thread(target=watch, args=(cluster, ending), daemon=True).start()
-    atexit.register(end, cluster, ending, disconnect)
+    watcher = threading.Thread(target=watch, args=(cluster, ending), daemon=True)
+    watcher.start()
+    atexit.register(end, cluster, ending, watcher, disconnect)
     return cluster.address
 
 
 def watch(cluster, ending):
     """Starts lost workers again for as long as the cluster lives; its clients notice the loss of the master."""
     while not ending.is_set() and cluster.tend() is None:
-        time.sleep(PAUSE)
+        ending.wait(PAUSE)
 
 
-def end(cluster, ending, disconnect):
+def end(cluster, ending, watcher, disconnect):
     ending.set()
+    watcher.join()  # it could start a worker that nobody would end
     disconnect()
     cluster.stop()
