@@ -102,6 +102,9 @@
 // Types of flag values: sizes, durations, lists, slices, partitions, templates, expressions.
 pub mod value;
 
+// What a file is, by its first bytes.
+pub mod media_type;
+
 // SHA-256 and fingerprints.
 pub mod digest;
 
@@ -110,6 +113,9 @@ pub mod random;
 
 // Messages on stderr, progress, masked secrets.
 pub mod messages;
+
+// Self-contained HTML pages with charts.
+pub mod html;
 
 // Counts by reason code.
 pub mod tally;

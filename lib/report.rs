@@ -6,11 +6,11 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use arrow_array::builder::{Int64Builder, StringBuilder};
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 use serde_json::Value;
 
 use crate::sink::{Sink, SinkOptions};
+use crate::table::from_json::JsonRows;
 use crate::table::parquet::RowGroupWriter;
 use crate::usage::Usage;
 
@@ -27,6 +27,13 @@ impl ReportColumn {
     fn name(self) -> &'static str {
         match self {
             ReportColumn::Text(name) | ReportColumn::Number(name) => name,
+        }
+    }
+
+    fn data_type(self) -> DataType {
+        match self {
+            ReportColumn::Text(_) => DataType::Utf8,
+            ReportColumn::Number(_) => DataType::Int64,
         }
     }
 }
@@ -64,7 +71,7 @@ pub struct ReportWriter {
 enum ReportFormat {
     Jsonl(Sink, Vec<u8>),
     Csv(Box<csv::Writer<Sink>>),
-    Parquet(Box<RowGroupWriter<Sink>>, Vec<Vec<Value>>),
+    Parquet(Box<RowGroupWriter<Sink>>, JsonRows),
 }
 
 impl ReportWriter {
@@ -96,14 +103,17 @@ impl ReportWriter {
             _ if suffix.starts_with(".jsonl") => ReportFormat::Jsonl(sink, Vec::new()),
             _ if suffix.starts_with(".csv") => ReportFormat::Csv(Box::new(csv_writer(sink, columns)?)),
             _ => {
-                ReportFormat::Parquet(Box::new(RowGroupWriter::begin(sink, batch(columns, &[])?.schema())?), Vec::new())
+                let fields = columns.iter().map(|column| Field::new(column.name(), column.data_type(), true));
+                let schema = Arc::new(Schema::new(fields.collect::<Vec<Field>>()));
+                let rows = JsonRows::new(Arc::clone(&schema));
+                ReportFormat::Parquet(Box::new(RowGroupWriter::begin(sink, schema)?), rows)
             }
         };
         Ok(ReportWriter { columns, kind })
     }
 
-    /// Adds a row: one value per column, in order. A value of the wrong type
-    /// becomes null in parquet.
+    /// Adds a row: one value per column, in order. In parquet, text that should
+    /// be a number becomes null, and numbers that should be text become text.
     ///
     /// # Errors
     ///
@@ -123,11 +133,10 @@ impl ReportWriter {
             }
             ReportFormat::Csv(writer) => writer.write_record(row.iter().map(cell))?,
             ReportFormat::Parquet(groups, rows) => {
-                rows.push(row);
+                rows.add(row);
                 if rows.len() >= ROW_GROUP {
-                    groups.write(&batch(self.columns, rows)?)?;
+                    groups.write(&rows.take_batch()?)?;
                     groups.end_group()?;
-                    rows.clear();
                 }
             }
         }
@@ -147,8 +156,8 @@ impl ReportWriter {
                 sink
             }
             ReportFormat::Csv(writer) => writer.into_inner().map_err(|err| err.into_error())?,
-            ReportFormat::Parquet(mut groups, rows) => {
-                groups.write(&batch(self.columns, &rows)?)?;
+            ReportFormat::Parquet(mut groups, mut rows) => {
+                groups.write(&rows.take_batch()?)?;
                 groups.finish()?
             }
         };
@@ -170,25 +179,4 @@ fn cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
-}
-
-/// Rows as a record batch with the types of the columns.
-fn batch(columns: &[ReportColumn], rows: &[Vec<Value>]) -> Result<RecordBatch> {
-    let arrays = columns.iter().enumerate().map(|(at, column)| {
-        let values = rows.iter().map(|row| &row[at]);
-        let array: ArrayRef = match column {
-            ReportColumn::Text(_) => {
-                let mut builder = StringBuilder::new();
-                values.for_each(|value| builder.append_option(value.as_str()));
-                Arc::new(builder.finish())
-            }
-            ReportColumn::Number(_) => {
-                let mut builder = Int64Builder::new();
-                values.for_each(|value| builder.append_option(value.as_i64()));
-                Arc::new(builder.finish())
-            }
-        };
-        (column.name(), array, true)
-    });
-    Ok(RecordBatch::try_from_iter_with_nullable(arrays)?)
 }

@@ -5,13 +5,14 @@
 //!
 //! - [`signals`] knows every child process and temporary path of the process,
 //!   and removes them if it is ended.
-//! - Children are started with [`shell`] (a pipe from or to a command) or
-//!   [`watched`] (everything else); both place each child into a process group
-//!   of its own. `strays` finds processes that have left their group, with the
+//! - Children are started with [`shell`] (a pipe from or to a command),
+//!   [`captured`] (a command that runs to its end) or [`watched`] (everything
+//!   else); all place each child into a process group of its own. `strays` finds processes that have left their group, with the
 //!   help of [`procfs`].
 //! - [`scratch`] and [`owner`] name temporary files after the process that
 //!   writes them, so that a later run can remove what a killed run left behind.
 //! - [`pool`] and [`memory`] bound what is in memory at a time.
+//! - [`backoff`] says how long to wait before something is tried again.
 //! - [`panics`] contains panics of third-party decoders; [`failure`] is what a
 //!   failed sample is reported as; [`program`] finds the executable of the
 //!   tools themselves.
@@ -27,6 +28,8 @@
 //! - Killed: nothing is cleaned up. Children die of broken pipes or continue;
 //!   temporary files stay until the next run finds them abandoned.
 
+pub mod backoff;
+pub mod captured;
 pub mod failure;
 pub mod memory;
 pub mod owner;

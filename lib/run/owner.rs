@@ -23,6 +23,8 @@
 //!
 //! If the file system has no locks, files of processes that ran here are
 //! abandoned at once, and others when they are old.
+//!
+//! shardrun signs the locks of its runs with such names too.
 
 use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -136,9 +138,18 @@ fn hold(made: &File, path: &Path) -> io::Result<bool> {
     Ok(fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == (ours.dev(), ours.ino())))
 }
 
+/// The process that made a [`unique`] name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Writer {
+    /// Its process ID in its own namespace.
+    pub pid: i32,
+    /// What its name says about it.
+    pub state: WriterState,
+}
+
 /// What a name says about its writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WriterState {
+pub enum WriterState {
     /// A running process in our PID namespace.
     Alive,
     /// A process of our PID namespace that has ended.
@@ -151,14 +162,15 @@ enum WriterState {
     Far,
 }
 
-/// Parses what [`unique`] made; None for any other text.
-fn writer(unique: &str) -> Option<WriterState> {
+/// Parses what [`unique`] made; None for any other text. May block for up to
+/// five seconds per process while a killed writer dies.
+pub fn writer(unique: &str) -> Option<Writer> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_host = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let parts: Vec<&str> = unique.split('-').collect();
     let (theirs, process) = match parts[..] {
         [host, _] | [host, _, _] if is_host(host) && parts[1..].iter().all(|part| is_number(part)) => {
-            return Some(WriterState::Far);
+            return Some(Writer { pid: 0, state: WriterState::Far });
         }
         [host, machine, process, random] if is_host(host) && machine.len() == 12 && random.len() == 16 => {
             (machine, process)
@@ -171,15 +183,17 @@ fn writer(unique: &str) -> Option<WriterState> {
     else {
         return None;
     };
-    Some(if theirs != machine() {
+    let pid = pid as i32;
+    let state = if theirs != machine() {
         WriterState::Far
     } else if space == 0 || space != namespace() {
         WriterState::Near
-    } else if runs(pid as i32, start) {
+    } else if runs(pid, start) {
         WriterState::Alive
     } else {
         WriterState::Dead
-    })
+    };
+    Some(Writer { pid, state })
 }
 
 /// Returns true if the process runs. One that is dying is waited for.
@@ -226,7 +240,7 @@ fn wait_while(holds: impl Fn() -> bool) {
 /// # anyhow::Ok(())
 /// ```
 pub fn is_abandoned(unique: &str, handle: &File, idle: Duration) -> bool {
-    let Some(writer) = writer(unique) else { return false };
+    let Some(Writer { state: writer, .. }) = writer(unique) else { return false };
     let is_idle = || {
         let changed = handle.metadata().and_then(|found| found.modified());
         changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > idle))
@@ -255,6 +269,7 @@ mod tests {
 
     #[test]
     fn a_name_tells_who_writes() {
+        let writer = |name: &str| writer(name).map(|writer| writer.state);
         assert_eq!(writer(&unique()), Some(WriterState::Alive));
         let (own, random) = (procfs::own().unwrap(), random());
         let name = |machine: &str, space: u64, pid: i32, start: u64| {

@@ -1,37 +1,25 @@
 //! Child processes that are watched: one `poll` waits for their end, their
 //! pipes and a deadline at the same time, and everything that they started ends
-//! with them. Used by tarproc, tarvideo and shardrun.
-//!
-//! A command with a time limit, whose output is collected:
+//! with them. For commands that run to their end, [`crate::run::captured`] is
+//! simpler, and for commands that are only read from or written to,
+//! [`crate::run::shell`]. Used directly where a child serves many samples, or
+//! is waited for in a way of its own:
 //!
 //! ```
 //! use std::os::fd::AsFd;
-//! use std::process::{Command, Stdio};
+//! use std::process::Command;
 //! use std::time::{Duration, Instant};
 //! use tarpipe::run::watched;
 //!
-//! let (mut child, exit) = watched::spawn(Command::new("echo").arg("hello").stdout(Stdio::piped()))?;
-//! let (mut stdout, mut out) = (child.stdout.take(), Vec::new());
-//! let until = Instant::now() + Duration::from_secs(60);
-//! let mut in_time = true;
-//! while in_time && stdout.is_some() {
-//!     let pipe = stdout.as_ref().map(|pipe| pipe.as_fd());
-//!     let ready = watched::wait_ready(None, None, pipe, None, Some(until))?;
-//!     in_time = ready.stdout;
-//!     if in_time {
-//!         watched::read_available(&mut stdout, |bytes| out.extend_from_slice(bytes)).map_err(|err| anyhow::anyhow!("{err}"))?;
-//!     }
-//! }
+//! let (mut child, exit) = watched::spawn(Command::new("sleep").arg("1000"))?;
+//! let in_time = watched::wait_readable(&exit, Some(Instant::now() + Duration::from_millis(10)))?;
 //! let status = watched::wait_or_terminate(&mut child, exit.as_fd(), !in_time)?;
 //! watched::reap_group(child.id(), Duration::ZERO);
-//! assert!(status.success() && out == b"hello\n");
+//! assert!(!in_time && !status.success());
 //! # anyhow::Ok(())
 //! ```
-//!
-//! For commands that are only read from or written to, [`crate::run::shell`] is
-//! simpler.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
@@ -81,6 +69,13 @@ pub fn spawn(command: &mut Command) -> io::Result<(Child, OwnedFd)> {
     }
 }
 
+/// The same for a command that runs while a signal ends this process: it is not
+/// ended with the other children, and not retried. The caller must reap it.
+pub(crate) fn spawn_last(command: &mut Command) -> io::Result<(Child, OwnedFd)> {
+    let child = command.process_group(0).spawn()?;
+    exit_of(&child).map(|exit| (child, exit))
+}
+
 /// A file descriptor that becomes readable when the child ends: a pidfd, or a
 /// pipe fed by a thread before Linux 5.3. The child must not have been reaped
 /// yet.
@@ -88,7 +83,7 @@ pub fn spawn(command: &mut Command) -> io::Result<(Child, OwnedFd)> {
 /// # Errors
 ///
 /// The system is out of file descriptors, or, before Linux 5.3, of threads.
-pub fn exit_of(child: &Child) -> io::Result<OwnedFd> {
+fn exit_of(child: &Child) -> io::Result<OwnedFd> {
     let pid = Pid::from_child(child);
     match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
         Err(Errno::NOSYS) => exit_by_thread(pid),
@@ -201,6 +196,17 @@ pub fn read_available<P: AsFd>(pipe: &mut Option<P>, mut give: impl FnMut(&[u8])
         give(&buf[..n]);
     }
     Ok(n)
+}
+
+/// Writes as much of `data` as a non-blocking pipe accepts; returns the number of
+/// bytes. If nobody reads the pipe any more, that is all of them: its reader
+/// need not read everything.
+pub fn write_available(pipe: &mut impl Write, data: &[u8]) -> usize {
+    match pipe.write(data) {
+        Ok(n) => n,
+        Err(err) if matches!(err.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
+        Err(_) => data.len(),
+    }
 }
 
 /// Reaps a child: waits for it to end by itself, or, if `by_force`, calls

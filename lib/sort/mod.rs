@@ -1,6 +1,7 @@
 //! External sort: records that need not fit into memory. Sorted runs are
 //! spilled into one unnamed temporary file and merged from there. tarsort sorts
-//! samples with it; tarcreate sorts plans and finds duplicate keys.
+//! samples with it and tarcreate plans; both tarcreate and tarcheck find
+//! duplicate keys ([`RepeatFinder`]).
 //!
 //! A record is a key, compared byte by byte, and a body. The sort is stable:
 //! records with equal keys stay in the order in which they were added, in
@@ -22,6 +23,7 @@
 mod arena;
 mod merge;
 mod packed;
+mod repeats;
 mod run;
 mod spill;
 mod varint;
@@ -36,6 +38,7 @@ use run::{RunWriter, SortedRun};
 use spill::Spill;
 
 pub use packed::{KeyGroups, PackedSample, Packer};
+pub use repeats::{KeyPosition, PositionedKey, RepeatFinder};
 
 /// Options of a [`Sorter`].
 #[derive(Clone, Debug)]

@@ -42,7 +42,9 @@ impl Spill {
     /// Adds the folder, and what can be done about a full disk, to an error.
     fn explain(&self, err: io::Error, what: &str) -> io::Error {
         let hint = match err.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => " (choose another folder with --tmpdir)",
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                " (choose another folder with --tmpdir or TMPDIR)"
+            }
             _ => "",
         };
         io::Error::new(err.kind(), format!("{}: cannot {what} a temporary file: {err}{hint}", self.folder))

@@ -4,12 +4,17 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// The URL of a file, and the token to send there.
 pub(super) struct HubFile {
     pub(super) url: String,
     pub(super) token: Option<String>,
 }
+
+/// What is percent-encoded in a component of a path, and in a path.
+const NOT_IN_NAME: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const NOT_IN_PATH: AsciiSet = NOT_IN_NAME.remove(b'/');
 
 const FORM: &str = "expected hf://datasets/OWNER/NAME[@REVISION]/PATH";
 
@@ -27,20 +32,13 @@ fn url_of(name: &str, base: &str) -> Result<String> {
     let mut next = || parts.next().context(FORM);
     let (kind, owner, repository, path) = (next()?, next()?, next()?, next()?);
     let (repository, revision) = repository.split_once('@').unwrap_or((repository, "main"));
-    let (revision, path) = (escape(revision, ""), escape(path, "/"));
+    let (revision, path) = (utf8_percent_encode(revision, &NOT_IN_NAME), utf8_percent_encode(path, &NOT_IN_PATH));
     let folder = match kind {
         "datasets" => "datasets/",
         "models" => "",
         _ => anyhow::bail!(FORM),
     };
     Ok(format!("{base}/{folder}{owner}/{repository}/resolve/{revision}/{path}"))
-}
-
-/// Percent-encodes everything that is not allowed in a path, except for the
-/// characters in `more`.
-fn escape(text: &str, more: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b) || more.as_bytes().contains(&b);
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 /// The token of the user, if there is one.

@@ -2,7 +2,7 @@
 //! range.
 
 use std::io::{self, Read};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, anyhow};
 use ureq::http::{Response, StatusCode, header};
@@ -12,12 +12,12 @@ use super::version::{Version, text};
 use crate::digest::Digest;
 use crate::http::{agent, transport_error};
 use crate::messages;
+use crate::run::backoff::{self, Backoff};
 
 /// Consecutive attempts without progress before a download fails.
 const ATTEMPTS: u32 = 6;
-/// The first delay; it doubles with each attempt, up to [`LONGEST_WAIT`].
-const FIRST_WAIT: Duration = Duration::from_millis(250);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The delays between attempts. Retry-After is honoured up to the longest.
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(30) };
 
 /// Whether the same request may succeed later.
 fn is_transient(status: StatusCode) -> bool {
@@ -207,8 +207,7 @@ fn pause(url: &str, attempts: &mut u32, err: anyhow::Error, asked: Option<Durati
         return Err(err.context(format!("given up after {ATTEMPTS} attempts")));
     }
     messages::detail(&format!("{url}: {err}; retrying"));
-    let backed_off = FIRST_WAIT * 2_u32.pow(*attempts - 1);
-    std::thread::sleep(asked.unwrap_or(backed_off).min(LONGEST_WAIT));
+    std::thread::sleep(asked.map_or_else(|| BACKOFF.after(*attempts), |asked| asked.min(BACKOFF.longest)));
     Ok(())
 }
 
@@ -217,7 +216,7 @@ fn reader(response: Response<Body>) -> BodyReader<'static> {
 }
 
 fn retry_after(response: &Response<Body>) -> Option<Duration> {
-    text(response, header::RETRY_AFTER)?.trim().parse().ok().map(Duration::from_secs)
+    backoff::retry_after(text(response, header::RETRY_AFTER)?, SystemTime::now())
 }
 
 /// The first offset in `Content-Range: bytes 5-9/10`.

@@ -1,7 +1,7 @@
 //! The HTTP client below a store: reports failures that will be retried, and
 //! waits as long as the server asks.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use object_store::ClientOptions;
 use object_store::client::{
@@ -9,6 +9,7 @@ use object_store::client::{
 };
 
 use crate::messages;
+use crate::run::backoff;
 
 /// The maximum that Retry-After is honoured for.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -49,6 +50,5 @@ impl HttpService for LoggingService {
 }
 
 fn retry_after(response: &HttpResponse) -> Option<Duration> {
-    let seconds = response.headers().get("retry-after")?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
+    backoff::retry_after(response.headers().get("retry-after")?.to_str().ok()?, SystemTime::now())
 }

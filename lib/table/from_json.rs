@@ -1,14 +1,71 @@
-//! Converts JSON values to Arrow arrays: the inverse of what `batch` does.
+//! Converts JSON values to Arrow arrays: the inverse of what `batch` does. All
+//! writers of parquet collect their rows here.
 
 use std::sync::Arc;
 
 use anyhow::Result;
-use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt64Builder};
-use arrow_array::{ArrayRef, ListArray, StructArray, new_null_array};
+use arrow_array::builder::{BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt64Builder};
+use arrow_array::{ArrayRef, ListArray, RecordBatch, StructArray, new_null_array};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::cast;
-use arrow_schema::{DataType, FieldRef};
-use serde_json::Value;
+use arrow_schema::{DataType, FieldRef, SchemaRef};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+/// Rows that wait to become a record batch, by column.
+pub struct JsonRows {
+    schema: SchemaRef,
+    cells: Vec<Vec<Value>>,
+}
+
+impl JsonRows {
+    /// No rows, with the columns of a schema.
+    pub fn new(schema: SchemaRef) -> Self {
+        let cells = vec![Vec::new(); schema.fields().len()];
+        JsonRows { schema, cells }
+    }
+
+    /// Adds a row: one value per column, in order.
+    pub fn add(&mut self, row: impl IntoIterator<Item = Value>) {
+        self.cells.iter_mut().zip(row).for_each(|(cells, value)| cells.push(value));
+    }
+
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.cells.first().map_or(0, Vec::len)
+    }
+
+    /// Takes all rows, one array per column, as [`array`] makes them. Fails as it
+    /// does.
+    pub fn take(&mut self) -> Result<Vec<ArrayRef>> {
+        let columns = self.cells.iter_mut().zip(self.schema.fields());
+        columns.map(|(cells, field)| array(&std::mem::take(cells), field.data_type())).collect()
+    }
+
+    /// Takes all rows as a record batch. Fails as [`array`] does.
+    pub fn take_batch(&mut self) -> Result<RecordBatch> {
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), self.take()?)?)
+    }
+}
+
+/// Bytes as a JSON value, which [`array`] stores as bytes in a binary column.
+pub fn from_bytes(bytes: &[u8]) -> Value {
+    json!({ "": STANDARD.encode(bytes) })
+}
+
+fn to_bytes(value: &Value) -> Option<Vec<u8>> {
+    let stored = value.get("").and_then(Value::as_str).and_then(|stored| STANDARD.decode(stored).ok());
+    stored.or_else(|| text(value).map(String::into_bytes))
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
 
 /// Returns true if [`array`] can make an array of this type.
 pub fn supports(kind: &DataType) -> bool {
@@ -23,35 +80,27 @@ pub fn supports(kind: &DataType) -> bool {
     }
 }
 
-/// An array of a supported type. A value of another type becomes null; text
-/// columns take any value, as JSON.
+/// An array of a supported type, or binary. A value of another type becomes
+/// null; text and binary columns take any value, as JSON.
 ///
 /// # Errors
 ///
 /// A type that is not supported.
 pub fn array(values: &[Value], kind: &DataType) -> Result<ArrayRef> {
+    macro_rules! built {
+        ($builder:ident, $get:expr) => {{
+            let mut builder = $builder::new();
+            values.iter().for_each(|value| builder.append_option($get(value)));
+            Arc::new(builder.finish())
+        }};
+    }
     let plain: ArrayRef = match kind {
         DataType::Null => new_null_array(kind, values.len()),
-        DataType::Boolean => {
-            let mut builder = BooleanBuilder::new();
-            values.iter().for_each(|value| builder.append_option(value.as_bool()));
-            Arc::new(builder.finish())
-        }
-        DataType::UInt64 => {
-            let mut builder = UInt64Builder::new();
-            values.iter().for_each(|value| builder.append_option(value.as_u64()));
-            Arc::new(builder.finish())
-        }
-        kind if kind.is_integer() => {
-            let mut builder = Int64Builder::new();
-            values.iter().for_each(|value| builder.append_option(value.as_i64()));
-            Arc::new(builder.finish())
-        }
-        kind if kind.is_floating() => {
-            let mut builder = Float64Builder::new();
-            values.iter().for_each(|value| builder.append_option(value.as_f64()));
-            Arc::new(builder.finish())
-        }
+        DataType::Boolean => built!(BooleanBuilder, Value::as_bool),
+        DataType::UInt64 => built!(UInt64Builder, Value::as_u64),
+        DataType::Binary => built!(BinaryBuilder, to_bytes),
+        kind if kind.is_integer() => built!(Int64Builder, Value::as_i64),
+        kind if kind.is_floating() => built!(Float64Builder, Value::as_f64),
         DataType::List(element) | DataType::LargeList(element) => list(values, element)?,
         DataType::Struct(fields) => {
             let columns = fields.iter().map(|field| {
@@ -62,15 +111,7 @@ pub fn array(values: &[Value], kind: &DataType) -> Result<ArrayRef> {
             let there = NullBuffer::from_iter(values.iter().map(Value::is_object));
             Arc::new(StructArray::try_new(fields.clone(), columns.collect::<Result<_>>()?, Some(there))?)
         }
-        _ => {
-            let mut builder = StringBuilder::new();
-            values.iter().for_each(|value| match value {
-                Value::Null => builder.append_null(),
-                Value::String(text) => builder.append_value(text),
-                other => builder.append_value(other.to_string()),
-            });
-            Arc::new(builder.finish())
-        }
+        _ => built!(StringBuilder, text),
     };
     Ok(if plain.data_type() == kind { plain } else { cast(&plain, kind)? })
 }
@@ -87,7 +128,6 @@ fn list(values: &[Value], element: &FieldRef) -> Result<ArrayRef> {
 mod tests {
     use super::*;
     use arrow_schema::Field;
-    use serde_json::json;
 
     #[test]
     fn values_become_the_type_or_nothing() {

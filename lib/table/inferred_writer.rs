@@ -7,13 +7,10 @@ use std::io::{BufRead, BufReader, BufWriter, Seek, Write};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use arrow_array::builder::{BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder};
-use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::from_json::{self, JsonRows};
 use super::parquet::RowGroupWriter;
 use crate::sink::{Sink, SinkOptions};
 
@@ -139,19 +136,18 @@ impl InferredWriter {
         let fields = columns.iter().map(|(name, kind)| Field::new(name, kind.arrow(), true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<Field>>()));
         let mut groups = RowGroupWriter::begin(sink, Arc::clone(&schema))?;
-        let (mut rows, mut bytes) = (Vec::new(), 0);
+        let (mut rows, mut bytes) = (JsonRows::new(schema), 0);
         for line in BufReader::new(file).lines() {
             let line = line?;
             bytes += line.len();
-            rows.push(serde_json::from_str(&line)?);
+            rows.add(serde_json::from_str::<Vec<Value>>(&line)?);
             if rows.len() >= GROUP_ROWS || bytes >= GROUP_BYTES {
-                groups.write(&batch(&schema, &columns, &rows)?)?;
+                groups.write(&rows.take_batch()?)?;
                 groups.end_group()?;
-                rows.clear();
                 bytes = 0;
             }
         }
-        groups.write(&batch(&schema, &columns, &rows)?)?;
+        groups.write(&rows.take_batch()?)?;
         groups.finish()?.finish().map(drop)
     }
 }
@@ -159,50 +155,16 @@ impl InferredWriter {
 /// A cell in the temporary file: bytes are the only objects.
 fn set_down(datum: Datum) -> Value {
     match datum {
-        Datum::Bytes(bytes) => json!({ "": STANDARD.encode(bytes) }),
+        Datum::Bytes(bytes) => from_json::from_bytes(&bytes),
         Datum::Json(nested @ (Value::Array(_) | Value::Object(_))) => Value::from(nested.to_string()),
         Datum::Json(plain) => plain,
     }
 }
 
-fn batch(schema: &Arc<Schema>, columns: &[(String, InferredType)], rows: &[Vec<Value>]) -> Result<RecordBatch> {
-    let arrays = columns.iter().enumerate().map(|(at, (_, kind))| {
-        let cells = rows.iter().map(|row| row.get(at).filter(|value| !value.is_null()));
-        column(*kind, cells)
-    });
-    Ok(RecordBatch::try_new(Arc::clone(schema), arrays.collect())?)
-}
-
-/// An array of one type; a cell of another type becomes null, or text.
-fn column<'a>(kind: InferredType, cells: impl Iterator<Item = Option<&'a Value>>) -> ArrayRef {
-    macro_rules! built {
-        ($builder:expr, $get:expr) => {{
-            let mut builder = $builder;
-            cells.for_each(|cell| builder.append_option(cell.and_then($get)));
-            Arc::new(builder.finish())
-        }};
-    }
-    match kind {
-        InferredType::Bool => built!(BooleanBuilder::new(), Value::as_bool),
-        InferredType::Int => built!(Int64Builder::new(), Value::as_i64),
-        InferredType::Float => built!(Float64Builder::new(), Value::as_f64),
-        InferredType::Bytes => built!(BinaryBuilder::new(), |value| Some(bytes(value))),
-        InferredType::Text | InferredType::Nothing => built!(StringBuilder::new(), |value| Some(text(value))),
-    }
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-fn bytes(value: &Value) -> Vec<u8> {
-    let stored = value.get("").and_then(Value::as_str).and_then(|stored| STANDARD.decode(stored).ok());
-    stored.unwrap_or_else(|| text(value).into_bytes())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_type_holds_all_that_a_column_has() {

@@ -27,7 +27,7 @@ mod batch;
 mod cell;
 mod csv;
 mod format;
-mod from_json;
+pub(crate) mod from_json;
 mod inferred_writer;
 mod json;
 mod jsonl;

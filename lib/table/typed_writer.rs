@@ -6,11 +6,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use arrow_array::builder::BinaryBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{DataType, Field, FieldRef, Schema};
 use serde_json::{Map, Value};
 
+use super::from_json::{self, JsonRows};
 use super::parquet::RowGroupWriter;
-use super::{Table, TableFormat, from_json};
+use super::{Table, TableFormat};
 use crate::value::list;
 
 /// Rows per batch, which are held as JSON.
@@ -129,8 +130,8 @@ fn converted(value: Value, kind: &DataType) -> Value {
 pub struct TypedWriter<W: Write + Send> {
     groups: RowGroupWriter<W>,
     schema: Arc<Schema>,
-    /// The current batch, by column.
-    cells: Vec<Vec<Value>>,
+    /// The current batch.
+    rows: JsonRows,
     /// The column of bytes, which JSON lacks.
     bytes: Option<BinaryBuilder>,
 }
@@ -144,11 +145,11 @@ impl<W: Write + Send> TypedWriter<W> {
     /// Those of the output.
     pub fn new(out: W, columns: &TypedColumns, bytes: Option<&str>) -> Result<Self> {
         let mut fields: Vec<Field> = columns.0.fields().iter().map(|field| field.as_ref().clone()).collect();
-        let cells = vec![Vec::new(); fields.len()];
         fields.extend(bytes.map(|name| Field::new(name, DataType::Binary, true)));
         let schema = Arc::new(Schema::new(fields));
         let groups = RowGroupWriter::begin(out, Arc::clone(&schema))?;
-        Ok(TypedWriter { groups, schema, cells, bytes: bytes.map(|_| BinaryBuilder::new()) })
+        let rows = JsonRows::new(Arc::clone(&columns.0));
+        Ok(TypedWriter { groups, schema, rows, bytes: bytes.map(|_| BinaryBuilder::new()) })
     }
 
     /// Adds a row, which should come from [`TypedColumns::fit`]: values of
@@ -159,16 +160,14 @@ impl<W: Write + Send> TypedWriter<W> {
     ///
     /// Those of the output, which appear once a batch is full.
     pub fn add(&mut self, row: &Map<String, Value>, bytes: Option<&[u8]>) -> Result<()> {
-        for (cells, field) in self.cells.iter_mut().zip(self.schema.fields()) {
-            cells.push(row.get(field.name()).cloned().unwrap_or(Value::Null));
-        }
+        let cell = |field: &FieldRef| row.get(field.name()).cloned().unwrap_or(Value::Null);
+        self.rows.add(self.schema.fields().iter().map(cell));
         let mut held = 0;
         if let Some(builder) = &mut self.bytes {
             builder.append_option(bytes);
             held = builder.values_slice().len();
         }
-        let rows = self.cells.first().map_or(0, Vec::len);
-        if rows >= BATCH || held >= ROW_GROUP { self.flush() } else { Ok(()) }
+        if self.rows.len() >= BATCH || held >= ROW_GROUP { self.flush() } else { Ok(()) }
     }
 
     /// Completes the table and returns the output, which is not committed yet.
@@ -185,10 +184,7 @@ impl<W: Write + Send> TypedWriter<W> {
     /// Writes the batch to the row group, and the row group if it is large
     /// enough.
     fn flush(&mut self) -> Result<()> {
-        let columns = self.cells.iter_mut().zip(self.schema.fields());
-        let mut arrays: Vec<ArrayRef> = columns
-            .map(|(cells, field)| from_json::array(&std::mem::take(cells), field.data_type()))
-            .collect::<Result<_>>()?;
+        let mut arrays = self.rows.take()?;
         arrays.extend(self.bytes.as_mut().map(|builder| Arc::new(builder.finish()) as ArrayRef));
         self.groups.write(&RecordBatch::try_new(Arc::clone(&self.schema), arrays)?)?;
         if self.groups.bytes() >= ROW_GROUP { self.groups.end_group() } else { Ok(()) }

@@ -85,6 +85,23 @@ fn failures_are_counted_over_all_tasks() {
 }
 
 #[test]
+fn an_item_that_fails_again_after_its_task_was_killed_counts_once() {
+    let cluster = Cluster::new();
+    let folder = dir();
+    let path = folder.path();
+    let flags = with(&SLURM, &["--run", "r", "--max-failures", "1", "echo x >>ran; false"]);
+    cluster.shardrun(path, flags).done().status(0);
+    let item = |task: &str| cluster.shardrun(path, ["item", "r/submit-000", task]).done();
+    item("0").status(3);
+    // Killed between the count and the job log, so that Slurm runs it again.
+    std::fs::remove_dir_all(path.join("r/log")).unwrap();
+    item("0").status(3);
+    item("1").status(3);
+    item("2").status(0);
+    assert_eq!(read(path, "ran"), "x\nx\nx\n");
+}
+
+#[test]
 fn what_a_site_refuses_is_named_and_what_it_took_goes_on() {
     let cluster = Cluster::new();
     let folder = dir();

@@ -278,17 +278,19 @@ fn cancel_from_elsewhere_ends_no_stranger() {
     let mut stranger = Command::new("sleep").arg("1000").spawn().unwrap();
     let pid = stranger.id().to_string();
     let value: serde_json::Value = serde_json::from_str(&signature).unwrap();
-    let forged = |key: &str, text: &str| {
-        let mut forged = value.clone();
-        forged["pid"] = stranger.id().into();
-        forged[key] = text.into();
-        forged.to_string()
+    // HOST-MACHINE-NAMESPACE.PID.START-RANDOM
+    let parts: Vec<&str> = value["process"].as_str().unwrap().split(['-', '.']).collect();
+    let [host, machine, namespace, _, start, random] = parts[..] else { panic!("{signature}") };
+    let signed = |machine: &str, namespace: &str, start: &str| {
+        let mut signed = value.clone();
+        signed["process"] = format!("{host}-{machine}-{namespace}.{pid}.{start}-{random}").into();
+        signed.to_string()
     };
     for (signed, said) in [
-        (forged("boot", "another"), format!("process {pid} on ")),
-        (forged("namespace", "pid:[1]"), format!("process {pid} in another container on ")),
+        (signed("0123456789ab", namespace, start), format!("process {pid} on ")),
+        (signed(machine, "1", start), format!("process {pid} in another container on ")),
         // The id of an ended process was reused by another.
-        (forged("start", "1").replace("\"1\"", "1"), "an unidentified process".into()),
+        (signed(machine, namespace, "1"), "an unidentified process".into()),
         (pid.clone(), "an unidentified process".into()),
     ] {
         let mut holder = hold(path, &signed);

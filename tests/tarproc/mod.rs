@@ -214,6 +214,14 @@ fn a_forking_shell_leaks_nothing_between_samples() {
 }
 
 #[test]
+fn a_command_that_never_stops_writing_is_ended_in_time() {
+    let endless = "while :; do echo spam >&2; done";
+    tarproc(&["-c", endless, "--timeout", "0.2"]).done().status(3).stderr_has("failed 3 (3 timeout)");
+    let left = format!("{{ {endless}; }} & true");
+    tarproc(&["-c", &left, "--slice", ":1"]).done().status(3).stderr_has("failed 1 (1 left_running)");
+}
+
+#[test]
 fn each_filters_a_field() {
     let out = tarproc(&["--each", "json:caption.txt", "-c", "jq -j .caption", "-o", "-", "--slice", "2:"]).ok();
     assert_eq!(fields_of_c(&out)[2], ("c.caption.txt".to_owned(), "A cat".to_owned()));

@@ -17,11 +17,11 @@ use tarpipe::messages;
 use tarpipe::run::pool::{self, Cost, PoolLimits};
 use tarpipe::sample::index;
 use tarpipe::sink;
+use tarpipe::sort::RepeatFinder;
 use tarpipe::source;
 use tarpipe::tally::counted;
 
 pub(crate) use args::Args;
-use repeated_keys::SpilledFingerprints;
 use shard::check;
 use verdict::{Verdict, json, table};
 
@@ -33,11 +33,11 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 fn run(args: Args) -> Result<Outcome> {
     let names = args.input.names()?;
     cli::expect_bytes(&names);
-    let fingerprints = Arc::new(Mutex::new(SpilledFingerprints::default()));
-    let mut verdicts = check_all(&args, names, &fingerprints)?;
+    let keys = Arc::new(Mutex::new(repeated_keys::finder()));
+    let mut verdicts = check_all(&args, names, &keys)?;
     if !args.allow_repeats {
-        let fingerprints = std::mem::take(&mut *fingerprints.lock());
-        repeated_keys::find_repeats(fingerprints, &mut verdicts, args.show, args.input.ignore_eof)?;
+        let keys = std::mem::replace(&mut *keys.lock(), repeated_keys::finder());
+        repeated_keys::find_repeats(keys, &mut verdicts, args.show, args.input.ignore_eof)?;
     }
     write_indexes(&args, &verdicts)?;
     print(&args, &verdicts)?;
@@ -49,16 +49,16 @@ fn run(args: Args) -> Result<Outcome> {
 }
 
 /// Checks all shards in parallel; the verdicts come in the order of the names.
-fn check_all(args: &Args, names: Vec<String>, fingerprints: &Arc<Mutex<SpilledFingerprints>>) -> Result<Vec<Verdict>> {
+fn check_all(args: &Args, names: Vec<String>, finder: &Arc<Mutex<RepeatFinder>>) -> Result<Vec<Verdict>> {
     let checks = Arc::new(args.checks());
-    let fingerprints = Arc::clone(fingerprints);
+    let finder = Arc::clone(finder);
     let (all, threads) = (Arc::new(names.clone()), args.parallel.threads());
     let worker = move |_| {
-        let (checks, fingerprints, names) = (Arc::clone(&checks), Arc::clone(&fingerprints), Arc::clone(&all));
+        let (checks, finder, names) = (Arc::clone(&checks), Arc::clone(&finder), Arc::clone(&all));
         move |(number, name): (usize, String)| {
             // The next shard that this worker is likely to take.
             names.get(number + threads).into_iter().for_each(|later| source::prefetch(later));
-            check(number, &name, &checks, &fingerprints)
+            check(number, &name, &checks, &finder)
         }
     };
     let jobs = names.into_iter().enumerate().map(Ok);

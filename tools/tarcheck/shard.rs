@@ -13,12 +13,12 @@ use tarpipe::messages::progress;
 use tarpipe::sample::fields::FieldSet;
 use tarpipe::sample::index::Index;
 use tarpipe::sample::stream::{SampleHead, SampleStream};
+use tarpipe::sort::{PositionedKey, RepeatFinder};
 use tarpipe::source;
 
-use crate::tarcheck::repeated_keys::{KeyFingerprint, SpilledFingerprints};
 use crate::tarcheck::verdict::{Finding, Verdict};
 
-/// Fingerprints are handed over in batches of this size, so that workers seldom wait for the lock.
+/// Keys are handed over in batches of this size, so that workers seldom wait for the lock.
 const BATCH: usize = 4096;
 
 /// What to check, and what to collect for the indexes.
@@ -32,10 +32,10 @@ pub struct Checks {
 }
 
 /// Checks a shard. Its faults are in the verdict; an error means that this machine could not do the check.
-pub fn check(number: usize, name: &str, checks: &Checks, fingerprints: &Mutex<SpilledFingerprints>) -> Result<Verdict> {
+pub fn check(number: usize, name: &str, checks: &Checks, finder: &Mutex<RepeatFinder>) -> Result<Verdict> {
     let stored = BytesRead::default();
     let mut verdict = match open(name, &stored, checks) {
-        Ok(stream) => Inspection::new(number, stream, checks).run(fingerprints)?,
+        Ok(stream) => Inspection::new(number, stream, checks).run(finder)?,
         Err(err) => {
             let mut verdict = Verdict::default();
             let what = format!("{err:#}");
@@ -61,7 +61,7 @@ struct Inspection<'a> {
     verdict: Verdict,
     hostile: Arc<Mutex<Vec<Finding>>>,
     index: Option<Index>,
-    keys: Vec<KeyFingerprint>,
+    keys: Vec<PositionedKey>,
 }
 
 impl<'a> Inspection<'a> {
@@ -80,10 +80,10 @@ impl<'a> Inspection<'a> {
         Inspection { number, stream, checks, verdict: Verdict::default(), hostile, index, keys: Vec::new() }
     }
 
-    fn run(mut self, fingerprints: &Mutex<SpilledFingerprints>) -> Result<Verdict> {
+    fn run(mut self, finder: &Mutex<RepeatFinder>) -> Result<Verdict> {
         loop {
             match self.next_sample() {
-                Ok(Some(head)) => self.note_key(&head, fingerprints)?,
+                Ok(Some(head)) => self.note_key(&head, finder)?,
                 Ok(None) => break,
                 Err(err) => {
                     self.add(broken(&err));
@@ -91,7 +91,7 @@ impl<'a> Inspection<'a> {
                 }
             }
         }
-        fingerprints.lock().append(&mut self.keys)?;
+        self.hand_over_keys(finder)?;
         self.verdict.bytes = self.stream.offset();
         self.verdict.dropped = self.stream.tally().count_dropped();
         self.verdict.faults += self.stream.tally().count_failed();
@@ -132,16 +132,18 @@ impl<'a> Inspection<'a> {
         Ok(Some(head))
     }
 
-    fn note_key(&mut self, head: &SampleHead, fingerprints: &Mutex<SpilledFingerprints>) -> Result<()> {
+    fn note_key(&mut self, head: &SampleHead, finder: &Mutex<RepeatFinder>) -> Result<()> {
         progress::add_sample();
         if !self.checks.keys {
             return Ok(());
         }
-        self.keys.push(KeyFingerprint::new(&head.key, self.number, head.offset));
-        if self.keys.len() < BATCH {
-            return Ok(());
-        }
-        fingerprints.lock().append(&mut self.keys)
+        self.keys.push(PositionedKey::new(&head.key, (self.number as u64, head.offset)));
+        if self.keys.len() < BATCH { Ok(()) } else { self.hand_over_keys(finder) }
+    }
+
+    fn hand_over_keys(&mut self, finder: &Mutex<RepeatFinder>) -> Result<()> {
+        let mut finder = finder.lock();
+        self.keys.drain(..).try_for_each(|key| finder.add(&key))
     }
 
     fn add(&mut self, finding: Finding) {

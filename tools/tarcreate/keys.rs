@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use tarpipe::cli::Usage;
-use tarpipe::digest;
-use tarpipe::sort::Sorter;
+use tarpipe::sort::{KeyPosition, PositionedKey, RepeatFinder};
 use tarpipe::value::template::{Template, Values};
 
 use crate::tarcreate::Args;
@@ -57,44 +56,34 @@ impl KeyNaming {
 
 /// All keys of a run, to find repeated ones. Many are sorted on disk.
 pub struct UniqueKeys {
-    sorter: Sorter,
+    finder: RepeatFinder,
     sources: Vec<(Arc<str>, &'static str)>,
 }
 
 impl UniqueKeys {
     pub fn new(args: &Args) -> Self {
-        UniqueKeys { sorter: args.sorter(), sources: Vec::new() }
+        UniqueKeys { finder: RepeatFinder::new(args.sorting()), sources: Vec::new() }
     }
 
     pub fn add(&mut self, position: &InputPosition, key: &str) -> Result<()> {
         if self.sources.last().is_none_or(|(source, _)| !Arc::ptr_eq(source, &position.source)) {
             self.sources.push((Arc::clone(&position.source), position.noun));
         }
-        let source = self.sources.len() as u64 - 1;
-        let fingerprint = digest::fingerprint(key).to_be_bytes();
-        self.sorter.push(&fingerprint, &[&source.to_be_bytes(), &position.number.to_be_bytes()])
+        self.finder.add(&PositionedKey::new(key, (self.sources.len() as u64 - 1, position.number)))
     }
 
-    /// An error for the first sample whose key appeared earlier.
+    /// An error for the first sample whose key appeared earlier, with the sample before it that has this key.
     pub fn refuse_repeats(self) -> Result<()> {
-        let UniqueKeys { sorter, sources } = self;
-        let mut sorted = sorter.finish()?;
-        let (mut last, mut before, mut first) = ([0; 16], [0; 16], None::<([u8; 16], [u8; 16])>);
-        let mut is_first = true;
-        while let Some(record) = sorted.next()? {
-            let (key, position) = (<[u8; 16]>::try_from(record.key)?, <[u8; 16]>::try_from(record.body)?);
-            if key == last && !is_first {
-                first = first.filter(|(found, _)| *found < position).or(Some((position, before)));
-            } else {
-                (last, before) = (key, position);
+        let mut first: Option<(KeyPosition, KeyPosition)> = None;
+        self.finder.find(|before, again| {
+            if first.is_none_or(|(found, _)| again < found) {
+                first = Some((again, before));
             }
-            is_first = false;
-        }
+        })?;
         let Some((again, before)) = first else { return Ok(()) };
-        let number = |bytes: &[u8]| bytes.iter().fold(0, |n: u64, &byte| n << 8 | u64::from(byte));
-        let show = |position: [u8; 16]| {
-            let (source, noun) = &sources[number(&position[..8]) as usize];
-            format!("{source}: {noun} {}", number(&position[8..]))
+        let show = |(source, number): KeyPosition| {
+            let (source, noun) = &self.sources[source as usize];
+            format!("{source}: {noun} {number}")
         };
         bail!("{}: duplicate of the key at {} (key_returns)", show(again), show(before));
     }

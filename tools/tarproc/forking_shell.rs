@@ -183,7 +183,7 @@ impl OutputFiles {
             _ = std::fs::remove_file(&self.out);
         }
         if finished.stdout.len() as u64 > limits.max_output {
-            finished.verdict = Err(Failure::new("too_large", "the command writes more than --max-sample"));
+            finished.verdict = Err(command::too_large());
         }
         finished
     }

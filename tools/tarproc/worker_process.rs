@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tarpipe::archive::BLOCK;
 use tarpipe::run::failure::{self, Failure};
-use tarpipe::run::watched::{read_available, reap_group, spawn, wait_or_terminate, wait_ready};
+use tarpipe::run::watched::{self, read_available, reap_group, spawn, wait_or_terminate, wait_ready};
 
 use crate::tarproc::log::CommandLog;
 
@@ -112,11 +112,8 @@ impl WorkerProcess {
     /// Writes as much as the pipe accepts.
     fn feed(&mut self) {
         let Some(stdin) = &mut self.stdin else { return };
-        match stdin.write(&self.request[self.sent..]) {
-            Ok(n) => self.sent += n,
-            Err(err) if matches!(err.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            Err(_) => self.sent = self.request.len(), // it is dying, which reading its stdout will show
-        }
+        // If the worker is dying, reading its stdout will show it.
+        self.sent += watched::write_available(stdin, &self.request[self.sent..]);
         if self.sent == self.request.len() {
             (self.request, self.sent) = (Vec::new(), 0);
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use image::ImageFormat;
+use tarpipe::media_type;
 use tarpipe::run::panics::catch;
 use tarpipe::sample::Member;
 
@@ -32,16 +33,16 @@ impl FieldContent {
         if let Some(format) = image_format(data) {
             return FieldContent::Image { format, size: catch(|| thumbnail::size(data)).flatten() };
         }
-        let known = infer::get(data);
-        if let Some(media) = known.filter(|kind| is_media(kind.mime_type())) {
-            return FieldContent::Media(media.mime_type());
+        let known = media_type::sniff(data).map(|(mime, _)| mime);
+        if let Some(media) = known.filter(|mime| is_media(mime)) {
+            return FieldContent::Media(media);
         }
         match std::str::from_utf8(data) {
             Ok(_) if is_json(&member.field) && serde_json::from_slice::<serde_json::Value>(data).is_ok() => {
                 FieldContent::Json
             }
             Ok(text) if !text.contains('\0') => FieldContent::Text,
-            _ => FieldContent::Binary(known.map(|kind| kind.mime_type())),
+            _ => FieldContent::Binary(known),
         }
     }
 }
@@ -77,7 +78,7 @@ pub fn image_format(data: &[u8]) -> Option<&'static str> {
             Some("PNM")
         }
         Ok(ImageFormat::Avif) => Some("AVIF"),
-        _ => infer::get(data).and_then(|kind| match kind.mime_type() {
+        _ => media_type::sniff(data).and_then(|(mime, _)| match mime {
             "image/heif" => Some("HEIF"),
             "image/jxl" => Some("JPEG XL"),
             "image/vnd.adobe.photoshop" => Some("PSD"),

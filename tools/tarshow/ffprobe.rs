@@ -1,22 +1,20 @@
 //! Describes audio and video in a few words, if ffprobe is installed.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Seek, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::io::{ErrorKind, Seek, Write};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::Resource;
 use serde_json::Value;
-use tarpipe::run::signals;
-use tarpipe::run::watched::wait_readable;
+use tarpipe::run::captured::{self, Capture};
 
 /// Give up on a file after this time.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Far more than the few requested values need.
-const MAX_ANSWER: usize = 64 << 10;
+const MAX_ANSWER: u64 = 64 << 10;
 
 /// Pixels per frame: four times 8K.
 const MAX_PIXELS: &str = "134217728";
@@ -36,44 +34,20 @@ pub fn describe(data: &[u8]) -> Option<String> {
     let mut command = Command::new("ffprobe");
     command.args(["-v", "error", "-of", "json", "-protocol_whitelist", "file", "-max_pixels", MAX_PIXELS]);
     command.args(["-show_entries", "format=duration:stream=codec_name,width,height,channels", "-i", "file:/dev/stdin"]);
-    command.stdin(file).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
-    match command.spawn() {
-        Ok(child) => summarize(&serde_json::from_slice(&read_answer(child)?).ok()?),
+    command.stdin(file);
+    let capture = Capture {
+        deadline: Some(Instant::now() + TIMEOUT),
+        max_output: MAX_ANSWER,
+        resources: &[(Resource::Data, MAX_MEMORY)],
+        ..Capture::default()
+    };
+    match captured::output(command, capture) {
+        Ok(answer) if answer.is_success() => summarize(&serde_json::from_slice(&answer.stdout).ok()?),
+        Ok(_) => None,
         Err(err) => {
             // Other errors, such as a temporary lack of processes, may not affect the next file.
             MISSING.fetch_or(err.kind() == ErrorKind::NotFound, Ordering::Relaxed);
             None
-        }
-    }
-}
-
-/// Reads stdout of the child; `None` if it fails or exceeds the timeout.
-fn read_answer(mut child: Child) -> Option<Vec<u8>> {
-    signals::guard_group(child.id());
-    let limit = Rlimit { current: Some(MAX_MEMORY), maximum: Some(MAX_MEMORY) };
-    _ = prlimit(Some(Pid::from_child(&child)), Resource::Data, limit);
-    let answer = child.stdout.take().and_then(|stdout| read_pipe(stdout.into()));
-    if answer.is_none() {
-        signals::signal_group(child.id(), rustix::process::Signal::KILL);
-    }
-    let ended_well = child.wait().is_ok_and(|status| status.success());
-    signals::release_group(child.id());
-    answer.filter(|_| ended_well)
-}
-
-fn read_pipe(pipe: std::os::fd::OwnedFd) -> Option<Vec<u8>> {
-    let (until, mut pipe, mut answer) = (Instant::now() + TIMEOUT, File::from(pipe), Vec::new());
-    let mut buf = [0; 4096];
-    loop {
-        if !wait_readable(&pipe, Some(until)).ok()? {
-            return None;
-        }
-        match pipe.read(&mut buf).ok()? {
-            0 => return Some(answer),
-            n => answer.extend_from_slice(&buf[..n]),
-        }
-        if answer.len() > MAX_ANSWER {
-            return None;
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Remembers the URLs seen so far, in bounded memory, for --unique.
 
-use std::collections::HashSet;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hasher};
+use tarpipe::digest::{FingerprintMap, quick_fingerprint};
 
 /// URLs per generation; two generations are kept.
 const GENERATION: usize = 8 << 20;
@@ -10,50 +9,20 @@ const GENERATION: usize = 8 << 20;
 /// When a generation is full, the one before it is dropped.
 #[derive(Default)]
 pub struct SeenUrls {
-    young: HashSet<u128, BuildHasherDefault<IdentityHasher>>,
-    old: HashSet<u128, BuildHasherDefault<IdentityHasher>>,
+    young: FingerprintMap<()>,
+    old: FingerprintMap<()>,
 }
 
 impl SeenUrls {
     /// Whether `url` is new; remembers it.
     pub fn is_new(&mut self, url: &str) -> bool {
-        let hash = hash_of(url);
-        if self.young.contains(&hash) || self.old.contains(&hash) {
+        let hash = quick_fingerprint(url);
+        if self.young.contains_key(&hash) || self.old.contains_key(&hash) {
             return false;
         }
         if self.young.len() >= GENERATION {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.insert(hash)
-    }
-}
-
-fn hash_of(url: &str) -> u128 {
-    let half = |salt: u8| {
-        let mut hasher = BuildHasherDefault::<DefaultHasher>::default().build_hasher();
-        hasher.write_u8(salt);
-        hasher.write(url.as_bytes());
-        u128::from(hasher.finish())
-    };
-    half(0) << 64 | half(1)
-}
-
-/// Hashes nothing: the values are hashes already.
-#[derive(Default)]
-struct IdentityHasher(u64);
-
-impl Hasher for IdentityHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
-
-    fn write_u128(&mut self, hash: u128) {
-        self.0 = hash as u64;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
+        self.young.insert(hash, ()).is_none()
     }
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use hyper::HeaderMap;
+use tarpipe::media_type;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
 use super::encoding::Encodings;
 use super::response_body::ResponseBody;
-use crate::fetch::content::media_type;
 use crate::fetch::failure::{FailureCode, FetchFailure};
 use crate::fetch::memory::HeldBytes;
 

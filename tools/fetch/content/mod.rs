@@ -1,7 +1,6 @@
 //! What a fetched body is: its media type, its hash, and whether it is an error page in place of media.
 
 pub mod hash;
-pub mod media_type;
 pub mod not_a_page;
 
 pub use hash::HashAlgorithm;

@@ -1,7 +1,8 @@
 //! Refuses pages where the URL asks for media: many servers answer a request for a missing file with an HTML page and
 //! status 200.
 
-use super::media_type;
+use tarpipe::media_type;
+
 use crate::fetch::failure::{FailureCode, FetchFailure};
 
 /// Extensions of video and audio.

@@ -11,12 +11,13 @@ pub use job::{FetchJob, FetchedFile, FinishedRow};
 pub use local_file::LocalFiles;
 pub use via_command::ViaCommand;
 
+use tarpipe::media_type;
 use tarpipe::sample::Member;
 use tokio::time::Instant;
 use url::Url;
 
 use super::client::{BodyLimits, HttpClient};
-use super::content::{HashAlgorithm, media_type, not_a_page};
+use super::content::{HashAlgorithm, not_a_page};
 use super::failure::{FailureCode, FetchFailure};
 use super::memory::HeldBytes;
 

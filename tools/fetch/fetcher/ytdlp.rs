@@ -2,10 +2,11 @@
 //! meaning of its errors.
 
 use std::path::Path;
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Result, bail};
 use serde_json::{Map, Value};
+use tarpipe::run::captured::{self, Capture};
 use tarpipe::sample::Member;
 
 use super::FetchedData;
@@ -91,12 +92,14 @@ pub fn is_ytdlp(argv: &[String]) -> bool {
 
 /// Fails, with advice, if yt-dlp cannot be run.
 pub fn check_installed(program: &str) -> Result<()> {
-    match std::process::Command::new(program).arg("--version").output() {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null());
+    match captured::output(command, Capture::default()) {
         Err(err) if err.kind() == std::io::ErrorKind::NotFound => {
             bail!("{program}: not found; install it (pip install yt-dlp)")
         }
         Err(err) => bail!("{program}: {err}"),
-        Ok(output) if !output.status.success() => bail!("{program} --version failed: {}", output.status),
+        Ok(output) if !output.is_success() => bail!("{program} --version failed: {}", output.end),
         Ok(_) => Ok(()),
     }
 }

@@ -1,9 +1,7 @@
 //! The report of an earlier run, for `--retry-from`: which rows still have to be fetched.
 
-use std::collections::HashSet;
-
 use anyhow::{Context, Result, anyhow};
-use tarpipe::digest;
+use tarpipe::digest::{self, FingerprintMap};
 use tarpipe::location;
 use tarpipe::table::{Flow, Projection, Table, TableRow as Line, Visitor};
 
@@ -11,9 +9,9 @@ use crate::fetch::output::report_row::{HANDED_ON, SUCCESS, UNREAD};
 
 /// The keys of an earlier report, as fingerprints: 32 MB of memory per million.
 pub struct EarlierReport {
-    failed: HashSet<u128>,
+    failed: FingerprintMap<()>,
     /// Only if that run did not read all rows: keys that are in neither set were not fetched either.
-    kept: Option<HashSet<u128>>,
+    kept: Option<FingerprintMap<()>>,
 }
 
 impl EarlierReport {
@@ -26,21 +24,21 @@ impl EarlierReport {
     /// Whether the row with this key still has to be fetched: the report does not list it as kept.
     pub fn is_missing(&self, key: &str) -> bool {
         let key = digest::fingerprint(key);
-        self.failed.contains(&key) || self.kept.as_ref().is_some_and(|kept| !kept.contains(&key))
+        self.failed.contains_key(&key) || self.kept.as_ref().is_some_and(|kept| !kept.contains_key(&key))
     }
 }
 
 /// Reads the keys of the samples that were kept, or of those that were not.
 struct ReportKeys {
     are_kept: bool,
-    found: HashSet<u128>,
+    found: FingerprintMap<()>,
     is_partial: bool,
 }
 
 impl ReportKeys {
     fn read(report: &str, are_kept: bool) -> Result<Self> {
         let table = Table::open(report, None)?;
-        let mut keys = ReportKeys { are_kept, found: HashSet::new(), is_partial: false };
+        let mut keys = ReportKeys { are_kept, found: FingerprintMap::default(), is_partial: false };
         let columns = Projection::Named(vec!["key".into(), "status".into()]);
         _ = table.visit(&columns, &mut keys).with_context(|| location::display(report))?;
         Ok(keys)
@@ -57,7 +55,7 @@ impl Visitor for ReportKeys {
         }
         let (Some(key), Some(status)) = (key, status) else { return self.bad_row(row.number, "missing key or status") };
         if matches!(status.as_ref(), SUCCESS | HANDED_ON) == self.are_kept {
-            self.found.insert(digest::fingerprint(&key));
+            self.found.insert(digest::fingerprint(&key), ());
         }
         Ok(Flow::Continue(()))
     }

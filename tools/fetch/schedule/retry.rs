@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tarpipe::run::backoff::Backoff;
+
 use crate::fetch::failure::FetchFailure;
 
 /// When transient failures are retried.
@@ -22,8 +24,7 @@ impl RetryPolicy {
         if !failure.is_transient || attempts > self.retries {
             return None;
         }
-        let doubled = self.wait.saturating_mul(1 << (attempts.saturating_sub(1)).min(16));
-        let backoff = doubled.min(self.max_wait).mul_f64(0.5 + jitter / 2.0);
+        let backoff = Backoff { first: self.wait, longest: self.max_wait }.after(attempts).mul_f64(0.5 + jitter / 2.0);
         match failure.retry_after {
             Some(asked) if asked > self.max_wait => None,
             Some(asked) => Some(asked.max(backoff)),

@@ -1,7 +1,6 @@
 //! Spark and Ray: `driver.py`, a small Python program, submits the tasks to the cluster and passes the results to `shardrun
 //! record`. It is embedded here and copied to the folder of each submission.
 
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use tarpipe::messages;
 use tarpipe::run::program;
 use tarpipe::run::shell;
 use tarpipe::run::signals;
-use tarpipe::run::watched::{exit_of, wait_readable};
+use tarpipe::run::watched::{self, wait_readable};
 
 use super::submission::Submission;
 use super::{Engine, driver_locks, outcome_of};
@@ -72,10 +71,8 @@ fn run(pending: &PendingRun, package: &str) -> Result<()> {
     let argv = command_line(pending, &submission)?;
     let mut command = Command::new(&argv[0]);
     // Its stdout is not data, but ours may be.
-    command.args(&argv[1..]).stdin(Stdio::null()).stdout(std::io::stderr()).process_group(0);
-    let mut child = command.spawn().map_err(|err| cannot_start(&argv[0], err))?;
-    signals::guard_group(child.id());
-    let exit = exit_of(&child)?;
+    command.args(&argv[1..]).stdin(Stdio::null()).stdout(std::io::stderr());
+    let (mut child, exit) = watched::spawn(&mut command).map_err(|err| cannot_start(&argv[0], err))?;
     let (id, path) = (child.id(), submission.path.clone());
     signals::on_signal(move |_| {
         _ = lock.unlock(); // for a driver outside the launcher's process group

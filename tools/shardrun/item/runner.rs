@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use tarpipe::location;
 use tarpipe::messages;
+use tarpipe::run::backoff::Backoff;
 use tarpipe::run::program::ToolFolder;
 use tarpipe::run::shell;
 use tarpipe::sink;
@@ -19,9 +20,8 @@ use crate::shardrun::plan::{PlanTemplates, RunSpec, is_path};
 use crate::shardrun::run::folder::RunFolder;
 use crate::shardrun::run::job_log::{ItemRecord, ItemStatus};
 
-/// The delay before the second attempt; it doubles with each further one.
-const FIRST_DELAY: Duration = Duration::from_millis(500);
-const LONGEST_DELAY: Duration = Duration::from_secs(30);
+/// The delays between attempts.
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
 
 /// Where the stderr of pipelines goes.
 #[derive(Clone)]
@@ -73,7 +73,6 @@ impl ItemRunner {
         }
         let script = self.templates.pipeline.fill(item);
         let started = Instant::now();
-        let mut delay = FIRST_DELAY;
         loop {
             record.attempts += 1;
             let (result, tail) = self.attempt(item, record.attempts, &script, output.as_deref(), &also)?;
@@ -85,8 +84,7 @@ impl ItemRunner {
                 return Ok(record);
             }
             messages::detail(&format!("item {}: {}; retrying", item.index, record.message.as_deref().unwrap_or("")));
-            std::thread::sleep(delay);
-            delay = (delay * 2).min(LONGEST_DELAY);
+            std::thread::sleep(BACKOFF.after(record.attempts));
         }
     }
 

@@ -8,7 +8,7 @@ pub mod template;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use tarpipe::cli::Usage;
-use tarpipe::digest::Digest;
+use tarpipe::digest::{Digest, FingerprintMap, quick_fingerprint};
 use tarpipe::{location, sink};
 
 use crate::shardrun::settings::RunLimits;
@@ -121,14 +121,14 @@ impl PlanTemplates {
     /// Refuses plans that would go wrong, before anything runs: two items with the same output, or values that need quoting
     /// inside quotes of the script.
     pub fn check(&self, items: &RunItems) -> Result<()> {
-        let mut seen = WrittenNames::new(items.count());
+        let mut seen = FingerprintMap::default();
         for index in 0..items.count() {
             items.with(index, |item| self.check_item(item, &mut seen))?;
         }
         Ok(())
     }
 
-    fn check_item(&self, item: &RunItem<'_>, seen: &mut WrittenNames) -> Result<()> {
+    fn check_item(&self, item: &RunItem<'_>, seen: &mut FingerprintMap<u64>) -> Result<()> {
         let outputs = || self.output.iter().chain(&self.also);
         if let Some(output) = outputs().find(|template| template.becomes_command(item)) {
             bail!(Usage(format!("item '{}': its output name would be a command: {}", item.value, output.fill(item))));
@@ -143,7 +143,7 @@ impl PlanTemplates {
             )));
         }
         for name in self.names(item) {
-            if let Some(other) = seen.add(&name, item.index) {
+            if let Some(other) = seen.insert(quick_fingerprint(&name), item.index) {
                 bail!(Usage(format!(
                     "items {other} and {} would both write {name}; use {{}}, {{i}} or {{base}}",
                     item.index
@@ -152,31 +152,6 @@ impl PlanTemplates {
         }
         Ok(())
     }
-}
-
-/// The names so far, as 128-bit hashes: half a million of them take 20 MB.
-struct WrittenNames(std::collections::HashMap<u128, u64>);
-
-impl WrittenNames {
-    fn new(count: u64) -> Self {
-        WrittenNames(std::collections::HashMap::with_capacity(count.min(1 << 20) as usize))
-    }
-
-    /// Adds a name; returns the earlier item that has the same one.
-    fn add(&mut self, name: &str, index: u64) -> Option<u64> {
-        self.0.insert(hash(name), index)
-    }
-}
-
-fn hash(name: &str) -> u128 {
-    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hasher};
-    let half = |salt: u8| {
-        let mut hasher = BuildHasherDefault::<DefaultHasher>::default().build_hasher();
-        hasher.write_u8(salt);
-        hasher.write(name.as_bytes());
-        u128::from(hasher.finish())
-    };
-    half(0) << 64 | half(1)
 }
 
 /// Digest of all values.

@@ -119,10 +119,9 @@ pub struct JobLog {
 }
 
 impl JobLog {
-    /// Opens the file of this machine. Its name includes the machine id, because hosts of the same name must not share a
-    /// file: appending is not atomic between machines.
+    /// Opens the file of this machine.
     pub fn open(folder: &RunFolder) -> Result<Self> {
-        let path = folder.create_inside("log")?.join(format!("{}-{}.jsonl", host(), owner::machine()));
+        let path = folder.create_inside("log")?.join(machine_file() + ".jsonl");
         let file = OpenOptions::new().create(true).append(true).read(true).open(&path);
         Ok(JobLog { file: file.with_context(|| path.display().to_string())? })
     }
@@ -215,6 +214,12 @@ pub fn shorten(text: &mut String, most: usize) {
 /// The current time in seconds since 1970.
 pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// The name of a file that only this machine appends to: appending is not atomic between machines. It includes the machine id,
+/// because several may have the same name.
+pub fn machine_file() -> String {
+    format!("{}-{}", host(), owner::machine())
 }
 
 /// The name of this machine: Slurm's name of the node if there is one.

@@ -1,7 +1,7 @@
 //! The lock of a run: one process at a time works on it, and every other process can find out which. A process id is valid
-//! only within one boot and one PID namespace of one machine, so the lock file records these too.
+//! only within one boot and one PID namespace of one machine, so the lock file has a name that contains these too.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,26 +10,30 @@ use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
-use tarpipe::run::procfs;
+use tarpipe::run::owner::{self, Writer, WriterState};
 use tarpipe::run::watched::wait_readable;
 
 /// How long a lock may be held by processes that only inspect it, or by a new holder that has not written its name yet.
 const SETTLE_TIME: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The process that works on a run, as the lock file describes it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The content of the lock file while a process holds it.
+#[derive(Serialize, Deserialize)]
+struct Signature {
+    /// A name of the process, by which [`owner`] finds it.
+    process: String,
+    /// Name of the machine.
+    host: String,
+}
+
+/// A process of this machine that works on a run.
+#[derive(Debug)]
 pub struct LockHolder {
-    /// Process id, in its namespace.
+    /// Process id.
     pub pid: i32,
     /// Name of the machine.
     pub host: String,
-    /// Boot id of the machine.
-    boot: String,
-    /// PID namespace: each container has its own.
-    namespace: String,
-    /// Start time in clock ticks since boot, because process ids are reused.
-    start: u64,
+    process: String,
 }
 
 /// Whether a run is locked, and by whom.
@@ -78,7 +82,8 @@ impl RunLock {
                 },
             }
         }
-        file.set_len(0).and_then(|()| file.write_all(own_signature()?.as_bytes())).with_context(shown)?;
+        let signature = own_signature()?;
+        file.set_len(0).and_then(|()| file.write_all(signature.as_bytes())).with_context(shown)?;
         Ok(Ok(RunLock { _file: file }))
     }
 }
@@ -100,8 +105,8 @@ pub fn inspect(path: &Path) -> Result<LockState> {
         let mut text = String::new();
         file.read_to_string(&mut text).with_context(shown)?;
         std::io::Seek::rewind(&mut file).with_context(shown)?;
-        let signed = serde_json::from_str::<LockHolder>(&text).ok();
-        match signed.map(locate) {
+        let signed = serde_json::from_str::<Signature>(&text).ok();
+        match signed.and_then(locate) {
             Some(held) if !matches!(held, LockState::Free) => return Ok(held),
             // A new holder locks the file before it writes its signature; until then the old one is there, or none.
             _ if Instant::now() < until => std::thread::sleep(POLL_INTERVAL),
@@ -110,21 +115,15 @@ pub fn inspect(path: &Path) -> Result<LockState> {
     }
 }
 
-/// Whether a holder is still alive and reachable.
-fn locate(holder: LockHolder) -> LockState {
-    let Ok(here) = PidScope::here() else {
-        return LockState::Elsewhere(format!("process {} on {}", holder.pid, holder.host));
-    };
-    if holder.boot != here.boot {
-        return LockState::Elsewhere(format!("process {} on {}", holder.pid, holder.host));
-    }
-    if holder.namespace != here.namespace {
-        return LockState::Elsewhere(format!("process {} in another container on {}", holder.pid, holder.host));
-    }
-    match start_of(holder.pid) {
-        Some(start) if start == holder.start => LockState::Here(holder),
-        _ => LockState::Free,
-    }
+/// Whether a holder is still alive and reachable; None if the signature is invalid.
+fn locate(Signature { process, host }: Signature) -> Option<LockState> {
+    let Writer { pid, state } = owner::writer(&process)?;
+    Some(match state {
+        WriterState::Alive => LockState::Here(LockHolder { pid, host, process }),
+        WriterState::Dead => LockState::Free,
+        WriterState::Near => LockState::Elsewhere(format!("process {pid} in another container on {host}")),
+        WriterState::Far => LockState::Elsewhere(format!("process {pid} on {host}")),
+    })
 }
 
 impl LockHolder {
@@ -137,7 +136,7 @@ impl LockHolder {
             process => process.with_context(|| self.cannot_terminate())?,
         };
         // From here on the id cannot be reused; it may have been before.
-        if start_of(self.pid) != Some(self.start) {
+        if !self.is_running() {
             return Ok(true);
         }
         match pidfd_send_signal(&process, Signal::TERM) {
@@ -150,14 +149,17 @@ impl LockHolder {
     /// The same without pidfd, before Linux 5.3.
     fn terminate_by_number(&self, pid: Pid, limit: Duration) -> Result<bool> {
         let until = Instant::now() + limit;
-        let is_running = || start_of(self.pid) == Some(self.start);
-        if is_running() {
+        if self.is_running() {
             kill_process(pid, Signal::TERM).with_context(|| self.cannot_terminate())?;
         }
-        while is_running() && Instant::now() < until {
+        while self.is_running() && Instant::now() < until {
             std::thread::sleep(POLL_INTERVAL);
         }
-        Ok(!is_running())
+        Ok(!self.is_running())
+    }
+
+    fn is_running(&self) -> bool {
+        owner::writer(&self.process).is_some_and(|writer| writer.state == WriterState::Alive)
     }
 
     fn cannot_terminate(&self) -> String {
@@ -165,30 +167,8 @@ impl LockHolder {
     }
 }
 
-/// The scope in which a process id is valid.
-struct PidScope {
-    boot: String,
-    namespace: String,
-}
-
-impl PidScope {
-    fn here() -> std::io::Result<Self> {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
-        let namespace = fs::read_link("/proc/self/ns/pid")?.to_string_lossy().into_owned();
-        Ok(PidScope { boot, namespace })
-    }
-}
-
-/// Start time of a process; None if it has ended or is a zombie.
-fn start_of(pid: i32) -> Option<u64> {
-    procfs::find(pid).filter(|process| !process.has_ended).map(|process| process.start)
-}
-
 /// The content of the lock file while this process holds it.
-fn own_signature() -> std::io::Result<String> {
-    let PidScope { boot, namespace } = PidScope::here()?;
-    let pid = rustix::process::getpid().as_raw_nonzero().get();
+fn own_signature() -> Result<String> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let start = start_of(pid).unwrap_or(0);
-    Ok(serde_json::to_string(&LockHolder { pid, host, boot, namespace, start })? + "\n")
+    Ok(serde_json::to_string(&Signature { process: owner::unique(), host })? + "\n")
 }

@@ -99,7 +99,7 @@ impl WarnedTask {
         current.record.message = Some(format!(
             "interrupted {rounds} times by Slurm's time limit without finishing an item; raise the limit, such as --slurm-arg=--time=4:00:00"
         ));
-        count_failure(&self.submission)?;
+        count_failure(&self.submission, current.record.item)?;
         JobLog::open(&self.folder)?.append(&current.record)?;
         _ = fs::remove_file(&self.rounds);
         Ok(current.left > 0)

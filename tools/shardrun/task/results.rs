@@ -1,6 +1,7 @@
 //! Where a worker puts its results: into the run folder if it can see it; else to stdout, and into the termination message of
 //! a pod.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ const MAX_MESSAGE: usize = 4096;
 const RECORD_SIZE: usize = 350;
 /// Stderr that a failed item may always have in the message.
 const MIN_SHARE: usize = 500;
-/// Folder inside a submission that counts failures: one file per host, one byte per failed item.
+/// Folder inside a submission that counts failures: one file per machine, one line per failed item.
 const FAILED: &str = "failed";
 
 /// Where the results of a task go.
@@ -122,7 +123,7 @@ impl TaskResults {
         match self {
             TaskResults::Folder(_, log, submission) => {
                 if record.state == ItemStatus::Failed {
-                    count_failure(submission)?;
+                    count_failure(submission, record.item)?;
                 }
                 log.append(record)
             }
@@ -141,20 +142,31 @@ pub fn write_out(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Counts a failed item by appending one byte to the file of this host, so that workers need not read the job log.
-pub fn count_failure(submission: &Path) -> Result<()> {
+/// Counts a failed item by appending its number to the file of this machine, so that workers need not read the job log. It
+/// must be counted before it is logged: a task that is killed in between runs the item again when it is requeued, and numbers
+/// that appear twice count once.
+pub fn count_failure(submission: &Path, item: u64) -> Result<()> {
     let folder = submission.join(FAILED);
-    let path = folder.join(job_log::host());
-    let append = || OpenOptions::new().create(true).append(true).open(&path)?.write_all(b".");
+    let path = folder.join(job_log::machine_file());
+    let append = || OpenOptions::new().create(true).append(true).open(&path)?.write_all(format!("{item}\n").as_bytes());
     fs::create_dir_all(&folder).and_then(|()| append()).with_context(|| path.display().to_string())
 }
 
+/// Number of different items that have failed. Opens each file, because a network file system may show an old size of a file
+/// that it has not opened.
 fn count_failures(submission: &Path) -> Result<u64> {
-    let entries = match fs::read_dir(submission.join(FAILED)) {
-        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(0),
-        entries => entries.with_context(|| submission.display().to_string())?,
+    let folder = submission.join(FAILED);
+    let read = || -> io::Result<u64> {
+        let mut failed = BTreeSet::new();
+        for entry in fs::read_dir(&folder)? {
+            failed.extend(fs::read_to_string(entry?.path())?.lines().map(str::to_owned));
+        }
+        Ok(failed.len() as u64)
     };
-    Ok(entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|found| found.len()).sum())
+    match read() {
+        Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(0),
+        count => count.with_context(|| folder.display().to_string()),
+    }
 }
 
 /// Ends a message that has no room for all results; stdout has them all.

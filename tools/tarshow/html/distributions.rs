@@ -1,10 +1,8 @@
 //! The section with histograms of image sizes, aspect ratios, file sizes and caption lengths.
 
+use tarpipe::html::{ChartMark, Histogram, bars, bins, grouped};
 use tarpipe::value::size;
 
-use super::chart::{ChartMark, bars, bins};
-use super::histogram::Histogram;
-use super::markup::grouped;
 use super::summary::{ASPECT_ONE, DatasetSummary};
 
 /// The approximate number of bars.

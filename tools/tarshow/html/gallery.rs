@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
+use tarpipe::html::{Escaped, grouped};
 use tarpipe::value::size;
 
-use super::markup::{Escaped, grouped};
 use super::sample_facts::GalleryItem;
 use super::summary::DatasetSummary;
 

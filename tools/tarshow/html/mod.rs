@@ -1,11 +1,8 @@
 //! A self-contained HTML page about a dataset: counts, fields, charts, reports, a gallery. The same samples and flags
 //! give the same bytes.
 
-mod chart;
 mod distributions;
 mod gallery;
-mod histogram;
-mod markup;
 mod page;
 mod report_section;
 mod run_report;

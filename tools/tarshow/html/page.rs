@@ -1,20 +1,15 @@
-//! Assembles the HTML page. Its content security policy lists the hashes of the inline style and script, so that no
-//! other code runs, whatever the data contains, and nothing is loaded.
+//! Assembles the HTML page.
 
 use std::fmt;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use sha2::{Digest, Sha256};
+use tarpipe::html::{self, Escaped, grouped, percent};
 use tarpipe::tally::Tally;
 use tarpipe::value::size;
 
-use super::markup::{Escaped, grouped, percent};
 use super::run_report::RunReport;
 use super::summary::{DatasetSummary, FieldCount};
 use super::{distributions, gallery, report_section};
 
-const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// Everything the page shows.
@@ -28,35 +23,22 @@ pub struct Page<'a> {
 impl fmt::Display for Page<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let title = title(self.sources);
-        let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
-        write!(
-            f,
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; \
-             style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
-             <title>{}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n",
-            hash(STYLE),
-            hash(SCRIPT),
-            Escaped(&title)
-        )?;
-        f.write_str("<a class=\"skip\" href=\"#gallery\">Skip to the gallery</a>\n<main>\n")?;
-        writeln!(f, "<header class=\"top\"><h1>{}</h1>{}</header>", Escaped(&title), sources_list(self.sources))?;
-        for section in [
+        let sections = [
             self.overview(),
             fields(self.summary),
             distributions::section(self.summary),
             report_section::section(self.reports),
             gallery::section(self.summary),
-        ] {
-            writeln!(f, "{section}")?;
-        }
-        let version = env!("CARGO_PKG_VERSION");
-        writeln!(
-            f,
-            "</main>\n<footer class=\"end\">tarshow {version}</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>"
-        )
+        ];
+        let body = format!(
+            "<a class=\"skip\" href=\"#gallery\">Skip to the gallery</a>\n<main>\n\
+             <header class=\"top\"><h1>{}</h1>{}</header>\n{}\n</main>\n<footer class=\"end\">tarshow {}</footer>\n",
+            Escaped(&title),
+            sources_list(self.sources),
+            sections.join("\n"),
+            env!("CARGO_PKG_VERSION")
+        );
+        f.write_str(&html::page(&title, &body, SCRIPT))
     }
 }
 

@@ -1,9 +1,8 @@
 //! The section about reports of earlier runs: failure codes, and how speed and failures changed over the run.
 
+use tarpipe::html::{ChartMark, Escaped, grouped, line, percent};
 use tarpipe::value::size;
 
-use super::chart::{ChartMark, line};
-use super::markup::{Escaped, grouped, percent};
 use super::run_report::{RowSlice, RunReport};
 
 /// The section as HTML, with an article per report; empty if there are none.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::histogram::Histogram;
+use tarpipe::html::Histogram;
+
 use super::sample_facts::{FieldFacts, GalleryItem, SampleFacts};
 
 /// Further field names are counted together, since names are untrusted.

@@ -10,21 +10,19 @@ pub mod probe;
 pub mod program;
 
 use std::fs::File;
-use std::io::{self, PipeReader, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
-use rustix::process::{Pid, Resource, Rlimit, Signal};
+use rustix::process::{Resource, Signal};
 use tarpipe::messages;
+use tarpipe::run::captured::{Capture, CommandEnd, RunningCommand};
 use tarpipe::run::failure::Failure;
-use tarpipe::run::watched::{self, ChildEvents};
+use tarpipe::run::watched;
 
-/// The interval between checks of the output size.
-const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes of ffmpeg's messages to keep: the first message is the one that matters.
 const MAX_MESSAGES: usize = 64 << 10;
 /// Messages about a truncated file, after which ffmpeg still exits with success.
@@ -83,75 +81,28 @@ pub fn run(
         return Err(timed_out(limits));
     }
     let system = |err: io::Error| Failure::io("start ffmpeg", &err);
-    let (stdout, their_stdout) = io::pipe().map_err(system)?;
-    let (stderr, their_stderr) = io::pipe().map_err(system)?;
-    command.stdin(media.try_clone().map_err(system)?).stdout(their_stdout).stderr(their_stderr);
-    command.current_dir(directory);
-    let (mut child, exit) = watched::spawn(&mut command).map_err(system)?;
-    drop(command); // closes our copies of the pipes' write ends
-    let mut run = FfmpegRun { stdout: Some(stdout), stderr: Some(stderr), out: Vec::new(), messages: Vec::new() };
-    let watched = run.watch(&mut child, exit.as_fd(), directory, limits);
-    watched::reap_group(child.id(), Duration::ZERO);
-    let messages = String::from_utf8_lossy(&run.messages);
-    check_exit(watched?, &messages)?;
+    command.stdin(media.try_clone().map_err(system)?).current_dir(directory);
+    let check = || if size_of(directory) > limits.max_bytes { Err(too_large(limits.max_bytes)) } else { Ok(()) };
+    let capture = Capture {
+        deadline: Some(limits.deadline),
+        max_output: limits.max_bytes,
+        resources: &[(Resource::Fsize, limits.max_bytes), (Resource::Data, limits.memory)],
+        check: Some(&check),
+        ..Capture::default()
+    };
+    let (mut out, mut messages) = (Vec::new(), Vec::new());
+    let running = RunningCommand::start(command, capture).map_err(system)?;
+    let end = running.finish(&mut out, |bytes| append_limited(&mut messages, bytes))?;
+    let messages = String::from_utf8_lossy(&messages);
+    match end {
+        CommandEnd::Exited(status) => check_exit(status, &messages)?,
+        CommandEnd::LeftRunning => {}
+        CommandEnd::TimedOut => return Err(timed_out(limits)),
+        CommandEnd::TooLarge => return Err(too_large(limits.max_bytes)),
+    }
     match messages.lines().find(|line| TRUNCATED.iter().any(|text| line.contains(text))) {
         Some(line) if strict => Err(Failure::new("truncated", first_message(line))),
-        _ => Ok(run.out),
-    }
-}
-
-struct FfmpegRun {
-    stdout: Option<PipeReader>,
-    stderr: Option<PipeReader>,
-    out: Vec<u8>,
-    messages: Vec<u8>,
-}
-
-impl FfmpegRun {
-    fn watch(
-        &mut self,
-        child: &mut Child,
-        exit: BorrowedFd<'_>,
-        directory: &Path,
-        limits: FfmpegLimits,
-    ) -> Result<ExitStatus, Failure> {
-        for (resource, max) in [(Resource::Fsize, limits.max_bytes), (Resource::Data, limits.memory)] {
-            let limit = Rlimit { current: Some(max), maximum: Some(max) };
-            _ = rustix::process::prlimit(Some(Pid::from_child(child)), resource, limit);
-        }
-        let read = self.read_output(exit, directory, limits);
-        let status = watched::wait_or_terminate(child, exit, read.is_err());
-        read?;
-        status.map_err(|err| Failure::io("wait for ffmpeg", &err))
-    }
-
-    fn read_output(&mut self, exit: BorrowedFd<'_>, directory: &Path, limits: FfmpegLimits) -> Result<(), Failure> {
-        let mut checked = Instant::now();
-        let mut ended = false;
-        while !ended || self.stdout.is_some() || self.stderr.is_some() {
-            let (out, err) = (self.stdout.as_ref().map(AsFd::as_fd), self.stderr.as_ref().map(AsFd::as_fd));
-            let until = limits.deadline.min(Instant::now() + CHECK_INTERVAL);
-            let ready = watched::wait_ready((!ended).then_some(exit), None, out, err, Some(until));
-            let ChildEvents { exit, stdout, stderr, .. } = ready.map_err(|err| Failure::system("poll", err))?;
-            ended |= exit;
-            if stdout {
-                watched::read_available(&mut self.stdout, |bytes| self.out.extend_from_slice(bytes))?;
-            }
-            if stderr {
-                watched::read_available(&mut self.stderr, |bytes| append_limited(&mut self.messages, bytes))?;
-            }
-            let is_due = checked.elapsed() >= CHECK_INTERVAL;
-            if self.out.len() as u64 > limits.max_bytes || (is_due && size_of(directory) > limits.max_bytes) {
-                return Err(too_large(limits.max_bytes));
-            }
-            if is_due {
-                checked = Instant::now();
-            }
-            if !ended && Instant::now() >= limits.deadline {
-                return Err(timed_out(limits));
-            }
-        }
-        Ok(())
+        _ => Ok(out),
     }
 }
 

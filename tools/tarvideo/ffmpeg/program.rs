@@ -1,8 +1,9 @@
 //! Checks that ffmpeg and ffprobe are installed and new enough, and starts their command lines.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use tarpipe::run::captured::{self, Capture};
 
 /// The oldest version that has all the flags we use.
 const OLDEST: (u32, u32) = (5, 1);
@@ -13,7 +14,9 @@ pub fn check() -> Result<()> {
 }
 
 fn check_one(name: &str) -> Result<()> {
-    let output = match command(name).arg("-version").output() {
+    let mut command = command(name);
+    command.arg("-version").stdin(Stdio::null());
+    let output = match captured::output(command, Capture::default()) {
         Ok(output) => output,
         Err(err) if err.kind() == std::io::ErrorKind::NotFound => {
             bail!("{name} is not on the PATH; install ffmpeg (apt install ffmpeg)")
@@ -22,7 +25,7 @@ fn check_one(name: &str) -> Result<()> {
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     match version(&text) {
-        _ if !output.status.success() => bail!("{name} -version failed ({})", output.status),
+        _ if !output.is_success() => bail!("{name} -version failed ({})", output.end),
         Some(found) if found < OLDEST => {
             bail!("{name} {}.{} is too old; install {}.{} or newer", found.0, found.1, OLDEST.0, OLDEST.1)
         }

@@ -1,7 +1,6 @@
 //! --interactive on Slurm: all tasks run as steps of one allocation, which salloc makes and which ends with this process.
 
 use std::fmt::Write as _;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use anyhow::{Context, Result};
 use tarpipe::messages;
 use tarpipe::run::shell::quote;
 use tarpipe::run::signals;
+use tarpipe::run::watched;
 
 use super::{SlurmSite, setup_lines, worker_command};
 use crate::shardrun::engine::external::{cannot_start, query_at_end};
@@ -43,9 +43,8 @@ pub fn run(pending: &PendingRun) -> Result<()> {
     }
     // The allocation is found again by its name, so this flag comes last and overrides the user's.
     salloc.args(&pending.settings.slurm_arg).arg(format!("--job-name={name}"));
-    salloc.arg("bash").arg(&file).stdin(Stdio::null()).process_group(0);
-    let mut child = salloc.spawn().map_err(|err| cannot_start("salloc", err))?;
-    signals::guard_group(child.id());
+    salloc.arg("bash").arg(&file).stdin(Stdio::null());
+    let (mut child, _exit) = watched::spawn(&mut salloc).map_err(|err| cannot_start("salloc", err))?;
     signals::on_signal(move |_| {
         // A killed salloc leaves its allocation behind.
         _ = query_at_end(&["scancel", "-n", &name], CANCEL_TIMEOUT);

@@ -1,6 +1,15 @@
-//! The media type and file extension of a body: detected from its bytes, or else taken from Content-Type.
+//! What a file is: its media type and file extension, detected from its first
+//! bytes, or else taken from what a server says. fetch names files by it, and
+//! tarshow describes fields.
 
-/// The extension for a body, such as `jpg`; `bin` if its type is unknown.
+/// The extension for a file, such as `jpg`; `bin` if its type is unknown.
+///
+/// ```
+/// use tarpipe::media_type::extension;
+///
+/// assert_eq!(extension(b"\xff\xd8\xff\xe0aaaa", Some("image/png")), "jpg");
+/// assert_eq!(extension(b"hello", Some("text/plain; charset=utf-8")), "txt");
+/// ```
 pub fn extension(data: &[u8], content_type: Option<&str>) -> String {
     if let Some((_, extension)) = sniff(data) {
         return extension.into();
@@ -10,7 +19,7 @@ pub fn extension(data: &[u8], content_type: Option<&str>) -> String {
     known.map_or("bin", |(_, extension)| extension).into()
 }
 
-/// The media type of a body.
+/// The media type of a file; `application/octet-stream` if it is unknown.
 pub fn mime(data: &[u8], content_type: Option<&str>) -> String {
     match (sniff(data), without_parameters(content_type.unwrap_or_default())) {
         (Some((mime, _)), _) => mime.into(),
@@ -19,8 +28,9 @@ pub fn mime(data: &[u8], content_type: Option<&str>) -> String {
     }
 }
 
-/// Media type and extension detected from the bytes. SVG is distinguished from other XML.
-fn sniff(data: &[u8]) -> Option<(&'static str, &'static str)> {
+/// Media type and extension detected from the bytes alone. SVG is distinguished
+/// from other XML.
+pub fn sniff(data: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = infer::get(data).map(|detected| (detected.mime_type(), detected.extension()));
     match found {
         None | Some((_, "xml")) if is_svg(data) => Some(("image/svg+xml", "svg")),
@@ -77,8 +87,6 @@ mod tests {
 
     #[test]
     fn detection_takes_precedence_over_content_type() {
-        assert_eq!(extension(b"\xff\xd8\xff\xe0aaaa", Some("image/png")), "jpg");
-        assert_eq!(extension(b"hello", Some("text/plain; charset=utf-8")), "txt");
         assert_eq!(extension(b"<?xml?><svg ", Some("application/octet-stream")), "svg");
         assert_eq!(extension(b"hello", None), "bin");
         assert_eq!(mime(b"\x89PNG\r\n\x1a\n", Some("text/html")), "image/png");

@@ -16,14 +16,18 @@ pub struct Histogram {
 /// One bar: the numbers from `from` up to, but excluding, `to`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bin {
+    /// The smallest number.
     pub from: u64,
+    /// The end.
     pub to: u64,
+    /// How many numbers there are.
     pub count: u64,
     /// Whether it also counts all larger numbers.
     pub open: bool,
 }
 
 impl Histogram {
+    /// Counts a number.
     pub fn add(&mut self, value: u64) {
         let at = slot(value);
         if self.counts.len() <= at {
@@ -36,18 +40,22 @@ impl Histogram {
         self.most = self.most.max(value);
     }
 
+    /// How many numbers there are.
     pub fn total(&self) -> u64 {
         self.total
     }
 
+    /// The smallest number; 0 if there is none.
     pub fn least(&self) -> u64 {
         self.least.unwrap_or(0)
     }
 
+    /// The largest number; 0 if there is none.
     pub fn most(&self) -> u64 {
         self.most
     }
 
+    /// The mean; 0 if there are no numbers.
     pub fn mean(&self) -> f64 {
         if self.total == 0 { 0.0 } else { self.sum / self.total as f64 }
     }

@@ -1,15 +1,51 @@
-//! Escaping and number formatting for the page.
+//! Self-contained HTML pages: the frame with its style, escaping, and charts.
+//! Used by tarshow and shardrun for their reports.
+//!
+//! The content security policy of a page lists the hashes of its style and
+//! script, so that no other code runs, whatever the data contains, and nothing
+//! is loaded.
+
+mod chart;
+mod histogram;
 
 use std::fmt;
 
-use crate::tarshow::text::printable::clean;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+
+use crate::messages;
+
+pub use chart::{ChartMark, bars, bins, line};
+pub use histogram::{Bin, Histogram};
+
+/// The style of all pages: tables, tiles, notes and charts.
+const STYLE: &str = include_str!("page.css");
+
+/// A page with this title around `body`, which is HTML. The title is escaped;
+/// `script` is not, and may be empty.
+pub fn page(title: &str, body: &str, script: &str) -> String {
+    let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; \
+         style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
+         <title>{}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}{}</body>\n</html>\n",
+        hash(STYLE),
+        hash(script),
+        Escaped(title),
+        if script.is_empty() { String::new() } else { format!("<script>{script}</script>\n") }
+    )
+}
 
 /// Untrusted text, displayed with markup and control characters escaped.
 pub struct Escaped<'a>(pub &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in clean(self.0).chars() {
+        for c in messages::escape_acting(self.0).chars() {
             match c {
                 '&' => f.write_str("&amp;")?,
                 '<' => f.write_str("&lt;")?,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::histogram::{Bin, nice};
-use super::markup::{Escaped, grouped};
+use super::{Escaped, grouped};
 
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 160.0;
@@ -20,6 +20,7 @@ pub struct ChartMark {
     pub label: String,
     /// The range it stands for, in words.
     pub range: String,
+    /// Its height.
     pub value: f64,
     /// The value with its unit.
     pub shown: String,
