@@ -1,5 +1,5 @@
-//! Formats and variants that no crate of the tests writes. The files in pictures/ were made by libtiff, Pillow
-//! and tifffile, most of them from one picture.
+//! Formats and variants that no crate of the tests writes. The files in pictures/ were made by libavif,
+//! OpenJPEG, libjxl, libtiff, Pillow and tifffile, most of them from one picture.
 
 use std::path::Path;
 
@@ -68,4 +68,62 @@ fn a_tiff_that_ends_early_is_kept_as_far_as_it_goes() {
     let out = decoded(&out).to_rgb8();
     assert_eq!(out.get_pixel(20, 10), original().get_pixel(20, 10));
     assert_eq!(out.get_pixel(20, 29), &Rgb([0; 3]));
+}
+
+#[cfg(feature = "avif")]
+mod avif {
+    use super::*;
+
+    #[test]
+    fn avif_of_any_depth_and_subsampling_is_read() {
+        let files = [("rgb.avif", 0.1), ("ten-bits.avif", 1.0), ("420.avif", 3.0)];
+        assert_shows(original(), &files);
+        assert_shows(gray(), &[("gray.avif", 2.0)]);
+        let (_, out, _) = resized("-m no --format png", "avif", &picture("rgba.avif"));
+        let out = decoded(&out).to_rgba8();
+        assert_eq!([out.get_pixel(5, 5)[3], out.get_pixel(30, 5)[3]], [255, 128]);
+    }
+
+    #[test]
+    fn an_avif_is_turned_as_its_boxes_say() {
+        let (_, out, facts) = resized("-m no --format png", "avif", &picture("turned.avif"));
+        assert_eq!((facts["width"].as_u64(), facts["original_height"].as_u64()), (Some(30), Some(40)));
+        let expected = DynamicImage::from(original()).rotate90();
+        let far = distance(&decoded(&out), &expected);
+        assert!(far < 3.0, "{far}");
+    }
+
+    #[test]
+    fn damaged_and_vast_avif_has_its_code() {
+        let whole = picture("420.avif");
+        refused("-s 16", &whole[..whole.len() - 20], "truncated");
+        let size = whole.windows(4).position(|name| name == b"ispe").unwrap() + 8;
+        let mut vast = whole;
+        vast[size..size + 8].copy_from_slice(&[0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60]);
+        refused("-s 16", &vast, "bomb");
+        // A frame that is smaller than the declared size.
+        vast[size..size + 8].copy_from_slice(&[0, 0, 1, 0, 0, 0, 1, 0]);
+        refused("-s 16", &vast, "decode");
+    }
+}
+
+#[cfg(feature = "jpeg2000")]
+#[test]
+fn jpeg_2000_is_read() {
+    assert_shows(original(), &[("rgb.jp2", 0.0)]);
+    assert_shows(gray(), &[("gray.j2k", 0.0)]);
+    let (_, out, _) = resized("-m no --format png", "jp2", &picture("rgba.jp2"));
+    assert_eq!(decoded(&out).to_rgba8().get_pixel(30, 5)[3], 128);
+    let whole = picture("rgb.jp2");
+    refused("-s 16", &whole[..whole.len() * 2 / 3], "truncated");
+}
+
+#[cfg(feature = "jpegxl")]
+#[test]
+fn jpeg_xl_is_read() {
+    assert_shows(original(), &[("rgb.jxl", 0.0), ("lossy.jxl", 2.0), ("recompressed.jxl", 2.0)]);
+    let (_, out, _) = resized("-m no --format png", "jxl", &picture("rgba.jxl"));
+    assert_eq!(decoded(&out).to_rgba8().get_pixel(30, 5)[3], 128);
+    let whole = picture("rgb.jxl");
+    refused("-s 16", &whole[..whole.len() * 2 / 3], "truncated");
 }

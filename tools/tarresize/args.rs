@@ -16,8 +16,8 @@ use crate::tarresize::sample_resizer::SampleResizer;
 /// Resize the images of a stream of samples and encode them again
 ///
 /// Decodes, orients, resizes and encodes every image field of every sample, in order, on all cores.
-/// Image formats are detected from the content (jpeg, png, webp, gif, bmp, tiff, ppm and pgm are
-/// read); other fields pass unchanged. A sample with an image that cannot be processed is left out
+/// Image formats are detected from the content (jpeg, png, webp, gif, avif, tiff, bmp, jpeg 2000,
+/// jpeg xl, ppm and pgm are read); other fields pass unchanged. A sample with an image that cannot be processed is left out
 /// and counted. The sample's json field gets width, height, original_width, original_height and
 /// format; a second image of a sample has them under its field name.
 ///
@@ -53,7 +53,7 @@ pub struct Args {
 
     /// Format to write: jpg, png, webp, or keep
     ///
-    /// keep writes gif, bmp, tiff and the like as png. The field gets the extension of the format;
+    /// keep writes gif, avif, tiff and the like as png. The field gets the extension of the format;
     /// if the sample already has that field, png becomes png.jpg.
     #[arg(long, value_name = "FORMAT", default_value = "jpg")]
     format: FormatChoice,
@@ -133,7 +133,11 @@ pub struct Args {
     /// Fields that are images, by extension or whole name
     ///
     /// A list, separated by commas or blanks.
-    #[arg(long, value_name = "FIELDS", default_value = "jpg jpeg png webp gif bmp tif tiff ppm pgm pnm pam")]
+    #[arg(
+        long,
+        value_name = "FIELDS",
+        default_value = "jpg jpeg png webp gif avif bmp tif tiff jp2 j2k jpf jpx jxl ppm pgm pnm pam"
+    )]
     fields: List,
 
     /// Write the EXIF tags into the sample's json, under exif

@@ -80,6 +80,7 @@ pub fn image_format(data: &[u8]) -> Option<&'static str> {
         Ok(ImageFormat::Avif) => Some("AVIF"),
         _ => media_type::sniff(data).and_then(|(mime, _)| match mime {
             "image/heif" => Some("HEIF"),
+            "image/jp2" => Some("JPEG 2000"),
             "image/jxl" => Some("JPEG XL"),
             "image/vnd.adobe.photoshop" => Some("PSD"),
             _ => None,

@@ -8,8 +8,8 @@ use image::{ImageDecoder, ImageFormat, ImageReader, Limits};
 use tarpipe::run::memory;
 
 use crate::tarresize::failure::{ImageFailure, ImageFailureCode};
-use crate::tarresize::formats::chunks;
 use crate::tarresize::formats::tiff::layout::TiffLayout;
+use crate::tarresize::formats::{avif, chunks};
 use crate::tarresize::geometry::PixelSize;
 use crate::tarresize::jpeg::markers::{self, Markers};
 
@@ -25,6 +25,9 @@ pub enum ImageKind {
     Jpeg,
     Webp,
     Tiff,
+    Avif,
+    Jpeg2000,
+    JpegXl,
     /// Decoded by the image crate.
     Other(ImageFormat),
 }
@@ -36,8 +39,20 @@ impl ImageKind {
             return Some(ImageKind::Jpeg);
         }
         const TIFF: [&[u8]; 4] = [b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"];
-        if TIFF.iter().any(|magic| bytes.starts_with(magic)) {
+        const JPEG_2000: [&[u8]; 2] = [b"\0\0\0\x0cjP  \r\n\x87\n", &[0xff, 0x4f, 0xff, 0x51]];
+        const JPEG_XL: [&[u8]; 2] = [b"\0\0\0\x0cJXL \r\n\x87\n", &[0xff, 0x0a]];
+        let starts_with = |magic: &[&[u8]]| magic.iter().any(|magic| bytes.starts_with(magic));
+        if starts_with(&TIFF) {
             return Some(ImageKind::Tiff);
+        }
+        if starts_with(&JPEG_2000) {
+            return Some(ImageKind::Jpeg2000);
+        }
+        if starts_with(&JPEG_XL) {
+            return Some(ImageKind::JpegXl);
+        }
+        if avif::is_avif(bytes) {
+            return Some(ImageKind::Avif);
         }
         match image::guess_format(bytes).ok()? {
             ImageFormat::WebP => Some(ImageKind::Webp),
@@ -74,6 +89,9 @@ pub fn read(bytes: &[u8]) -> Result<ImageHeader, ImageFailure> {
         ImageKind::Jpeg => jpeg_header(bytes)?,
         ImageKind::Webp => webp_header(bytes)?,
         ImageKind::Tiff => tiff_header(bytes)?,
+        ImageKind::Avif => avif_header(bytes)?,
+        ImageKind::Jpeg2000 => jpeg2000_header(bytes)?,
+        ImageKind::JpegXl => jpegxl_header(bytes)?,
         ImageKind::Other(format) => other_header(bytes, format)?,
     };
     header.has_metadata |= header.exif.is_some() || header.icc.is_some();
@@ -172,6 +190,69 @@ fn tiff_header(bytes: &[u8]) -> Result<ImageHeader, ImageFailure> {
         has_metadata: false,
         jpeg: None,
     })
+}
+
+#[cfg(feature = "avif")]
+fn avif_header(bytes: &[u8]) -> Result<ImageHeader, ImageFailure> {
+    let layout = avif::AvifLayout::read(bytes)?;
+    Ok(ImageHeader {
+        kind: ImageKind::Avif,
+        size: layout.color.size,
+        orientation: layout.orientation,
+        frames: layout.frames,
+        decoder_bytes: layout.decoding_bytes(),
+        exif: layout.exif,
+        icc: layout.icc,
+        has_metadata: false,
+        jpeg: None,
+    })
+}
+
+#[cfg(not(feature = "avif"))]
+fn avif_header(_: &[u8]) -> Result<ImageHeader, ImageFailure> {
+    Err(ImageFailure::new(ImageFailureCode::Unsupported, "AVIF; this tarresize was built without it"))
+}
+
+#[cfg(feature = "jpeg2000")]
+fn jpeg2000_header(bytes: &[u8]) -> Result<ImageHeader, ImageFailure> {
+    let opened = crate::tarresize::formats::jpeg2000::Jpeg2000::open(bytes)?;
+    Ok(ImageHeader {
+        kind: ImageKind::Jpeg2000,
+        size: opened.size,
+        orientation: Orientation::NoTransforms,
+        frames: 1,
+        decoder_bytes: opened.decoding_bytes(),
+        exif: None,
+        icc: opened.icc(),
+        has_metadata: false,
+        jpeg: None,
+    })
+}
+
+#[cfg(not(feature = "jpeg2000"))]
+fn jpeg2000_header(_: &[u8]) -> Result<ImageHeader, ImageFailure> {
+    Err(ImageFailure::new(ImageFailureCode::Unsupported, "JPEG 2000; this tarresize was built without it"))
+}
+
+#[cfg(feature = "jpegxl")]
+fn jpegxl_header(bytes: &[u8]) -> Result<ImageHeader, ImageFailure> {
+    let header = crate::tarresize::formats::jpegxl::JxlHeader::read(bytes)?;
+    Ok(ImageHeader {
+        kind: ImageKind::JpegXl,
+        size: header.size,
+        orientation: Orientation::NoTransforms,
+        frames: header.frames,
+        decoder_bytes: header.decoding_bytes(),
+        exif: None,
+        icc: header.icc,
+        has_metadata: false,
+        jpeg: None,
+    })
+}
+
+#[cfg(not(feature = "jpegxl"))]
+fn jpegxl_header(_: &[u8]) -> Result<ImageHeader, ImageFailure> {
+    Err(ImageFailure::new(ImageFailureCode::Unsupported, "JPEG XL; this tarresize was built without it"))
 }
 
 /// Opens a decoder, which reads the header but no pixels and never allocates more than the largest accepted image

@@ -58,6 +58,20 @@ impl Picture {
         }
     }
 
+    /// Divides colours by alpha; for pictures that are stored multiplied by it.
+    #[cfg(feature = "avif")]
+    pub fn unpremultiplied(self) -> Self {
+        let divide = |value: u8, alpha: u8| {
+            ((u32::from(value) * 255 + u32::from(alpha) / 2) / u32::from(alpha.max(1))).min(255) as u8
+        };
+        match self.layout {
+            PixelLayout::Rgba => {
+                self.map::<4, 4>(PixelLayout::Rgba, |[r, g, b, a]| [divide(r, a), divide(g, a), divide(b, a), a])
+            }
+            _ => self,
+        }
+    }
+
     /// Converts gray to RGB; colour stays unchanged.
     pub fn into_rgb(self) -> Self {
         match self.layout {

@@ -1,4 +1,8 @@
-//! Converts YUV of any depth, matrix and range to RGB.
+//! Converts YUV planes of any depth, subsampling, matrix and range to RGB: what AVIF and TIFF contain.
+
+#![cfg_attr(not(feature = "avif"), allow(dead_code, reason = "only AVIF has planes"))]
+
+use crate::tarresize::geometry::PixelSize;
 
 /// Full-range YCbCr of BT.601, as in JPEG, to RGB.
 pub fn full_range_to_rgb([y, cb, cr]: [u8; 3]) -> [u8; 3] {
@@ -74,6 +78,55 @@ impl YuvMatrix {
     }
 }
 
+/// A plane of samples of one or two bytes, in the byte order of the machine.
+#[derive(Clone, Copy)]
+pub struct Plane<'a> {
+    pub data: &'a [u8],
+    /// Bytes from row to row.
+    pub stride: usize,
+    pub is_wide: bool,
+}
+
+impl Plane<'_> {
+    /// Reads `count` samples of row `y`.
+    pub fn row(&self, y: usize, count: usize, out: &mut Vec<u16>) {
+        out.clear();
+        if self.is_wide {
+            let row = &self.data[y * self.stride..][..count * 2];
+            out.extend(row.as_chunks::<2>().0.iter().map(|pair| u16::from_ne_bytes(*pair)));
+        } else {
+            out.extend(self.data[y * self.stride..][..count].iter().map(|&value| u16::from(value)));
+        }
+    }
+}
+
+/// Interpolates a row of chroma of a picture of this size: samples lie in the middle of the pixels they cover.
+pub fn chroma_row(plane: &Plane, size: PixelSize, (across, down): (u32, u32), y: usize, out: &mut Vec<u16>) {
+    let (width, height) = (size.width.div_ceil(across) as usize, size.height.div_ceil(down) as usize);
+    let mut near = Vec::with_capacity(width);
+    plane.row(y / down as usize, width, &mut near);
+    if down == 2 {
+        let other = if y.is_multiple_of(2) { (y / 2).saturating_sub(1) } else { (y / 2 + 1).min(height - 1) };
+        let mut far = Vec::with_capacity(width);
+        plane.row(other, width, &mut far);
+        near.iter_mut().zip(far).for_each(|(near, far)| *near = blend(*near, far));
+    }
+    out.clear();
+    if across == 1 {
+        out.extend_from_slice(&near);
+        return;
+    }
+    for x in 0..size.width as usize {
+        let other = if x.is_multiple_of(2) { (x / 2).saturating_sub(1) } else { (x / 2 + 1).min(width - 1) };
+        out.push(blend(near[x / 2], near[other]));
+    }
+}
+
+/// Three quarters of the near sample and one of the far one.
+fn blend(near: u16, far: u16) -> u16 {
+    ((u32::from(near) * 3 + u32::from(far) + 2) / 4) as u16
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,5 +139,15 @@ mod tests {
         let limited = YuvMatrix::new(1, false, 10);
         assert_eq!([limited.to_rgb([64, 512, 512]), limited.to_rgb([940, 512, 512])], [[0; 3], [255; 3]]);
         assert_eq!(YuvMatrix::new(0, true, 8).to_rgb([1, 2, 3]), [3, 1, 2]);
+    }
+
+    #[test]
+    fn chroma_is_interpolated_between_samples() {
+        let plane = Plane { data: &[0, 100, 40, 140], stride: 2, is_wide: false };
+        let mut row = Vec::new();
+        chroma_row(&plane, PixelSize::new(3, 3), (2, 2), 0, &mut row);
+        assert_eq!(row, [0, 25, 75]);
+        chroma_row(&plane, PixelSize::new(3, 3), (2, 2), 1, &mut row);
+        assert_eq!(row, [10, 35, 85]);
     }
 }
