@@ -1,26 +1,14 @@
 //! The drop-ins with tables and datasets in a store.
 
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Stdio;
 
 use super::server::{Store, store};
 use crate::support::web::{Web, reply};
 use crate::support::{Archive, Run, bash, dir};
 
-/// Small texts; /slow answers only when `release` has been asked for.
+/// Small texts.
 fn web() -> Web {
-    let released = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    Web::start(move |asked, wire| {
-        use std::sync::atomic::Ordering::SeqCst;
-        if asked.path == "/release" {
-            released.store(true, SeqCst);
-        }
-        while asked.path == "/slow" && !released.load(SeqCst) {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        reply(wire, "200 OK", "", asked.path.as_bytes());
-    })
+    Web::start(|asked, wire| reply(wire, "200 OK", "", asked.path.as_bytes()))
 }
 
 fn any2dataset(store: &Store, flags: &str) -> Run {
@@ -88,30 +76,4 @@ fn the_command_of_the_manual_runs() {
     store.with_variables(run).env("no_proxy", "*").done().status(0);
     let names = list(store, "s3://test/manual/laion/");
     assert_eq!(names, [".img2dataset/run.json", "00000.parquet", "00000.tar", "00000_stats.json"]);
-}
-
-#[test]
-fn kill_9_of_the_driver_ends_the_pipeline_and_the_run_is_resumed() {
-    let (store, web) = (store(), web());
-    let urls: String = ["a", "b", "c", "slow", "e"].iter().map(|path| format!("{}/{path}\n", web.url)).collect();
-    store.put("test/killed/urls.txt", urls.as_bytes());
-    let flags =
-        "s3://test/killed/urls.txt --output_folder s3://test/killed/out --output_format webdataset --timeout 600";
-    let mut command = any2dataset(store, flags).into_command();
-    let mut child = command.process_group(0).stdout(Stdio::null()).spawn().unwrap();
-    let done = || list(store, "s3://test/killed/out/").iter().filter(|name| name.ends_with("_stats.json")).count();
-    while web.count("/slow") == 0 || done() < 2 {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    // The stages of the pipeline have the name of the output in their arguments.
-    while bash("pgrep -f '[s]3://test/killed/out' || :").done().stdout_text() != "" {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    let names = list(store, "s3://test/killed/out/");
-    assert!(!names.iter().any(|name| name.starts_with("00001")), "{names:?}");
-    bash(&format!("curl -s {}/release", web.url)).done().status(0);
-    any2dataset(store, flags).done().status(0);
-    assert_eq!((done(), web.count("/a")), (3, 1), "finished shards are not made again");
 }
