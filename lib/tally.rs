@@ -138,11 +138,13 @@ impl Tally {
     pub fn examples(&self) -> Vec<String> {
         let line = |(code, example): (&&'static str, &String)| {
             let count = self.failed.get(code).copied().unwrap_or(0);
+            let example = shortened(example);
             let code = if count == 1 { (*code).to_owned() } else { format!("first of {count} {code}") };
             format!("{code}: {example}")
         };
         let advised = |(code, example): (&&'static str, &String)| match hints::for_code(messages::tool(), code) {
-            Some(hint) => Some(format!("{}; {hint}", line((code, example)))),
+            Some(hint) if !example.contains("; ") => Some(format!("{}; {hint}", line((code, example)))),
+            Some(_) => Some(line((code, example))),
             None => (!messages::says(Level::Verbose)).then(|| line((code, example))),
         };
         self.examples.iter().filter_map(advised).collect()
@@ -160,6 +162,15 @@ impl Tally {
             }
         }
         line
+    }
+}
+
+/// The beginning of an example: data from strangers may be long.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 300;
+    match text.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
     }
 }
 

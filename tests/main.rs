@@ -16,6 +16,7 @@ mod layers;
 mod lists;
 mod machines;
 mod manual;
+mod mistakes;
 mod outputs;
 mod python;
 mod scripts;

@@ -37,6 +37,9 @@ pub use header::EntryKind;
 pub use reader::ArchiveReader;
 pub use writer::ArchiveWriter;
 
+/// What a [`Fault`] says of an input of no bytes at all.
+pub const EMPTY_INPUT: &str = "empty input: expected a tar archive";
+
 /// The block size of the tar format: headers and data begin at multiples of it.
 pub const BLOCK: usize = 512;
 

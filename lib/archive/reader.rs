@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::header::{self, Block, EntryKind, Extended};
 use super::read_buffer::ReadBuffer;
-use super::{ArchiveEntry, ArchiveWriter, BLOCK, Fault, padding};
+use super::{ArchiveEntry, ArchiveWriter, BLOCK, EMPTY_INPUT, Fault, padding};
 
 /// Extended headers contain a name and some times; more than this is an attack.
 const MAX_EXTENDED: u64 = 1 << 20;
@@ -332,7 +332,7 @@ impl<R: io::Read> ArchiveReader<R> {
         if self.ended || (self.ignore_eof && blocks.is_empty()) {
             Ok(None)
         } else if self.offset() == 0 {
-            Err(Fault::new(0, "cut", "empty input: expected a tar archive"))
+            Err(Fault::new(0, "cut", EMPTY_INPUT))
         } else {
             Err(self.cut("before the end-of-archive blocks"))
         }

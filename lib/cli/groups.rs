@@ -11,6 +11,7 @@ use clap::Args;
 
 use super::{Samples, Usage};
 use crate::compression::Compression;
+use crate::location;
 use crate::messages::progress;
 use crate::messages::{self, Level};
 use crate::run::memory::{self, MemoryBudget};
@@ -29,7 +30,7 @@ pub struct InputFlags {
     /// pipe:COMMAND, - for stdin
     ///
     /// {0000..0147} and {a,b} expand to lists, A::B joins two;
-    /// s3://bucket/set/*.tar lists the matching objects. Compressed streams are
+    /// train-*.tar and s3://bucket/set/*.tar match files and objects. Compressed streams are
     /// detected. Without a source, stdin is read.
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
@@ -62,7 +63,7 @@ impl InputFlags {
     pub fn lists(&self) -> Result<Vec<Vec<String>>> {
         let mut lists = Vec::new();
         for spec in &self.sources {
-            lists.push(expand::expand(spec)?);
+            lists.push(expand::expand_files(spec)?);
         }
         for file in &self.files_from {
             lists.push(expand::from_file(file)?);
@@ -136,7 +137,37 @@ pub struct OutputFlags {
     pub output: String,
 
     #[command(flatten)]
+    force: ForceFlag,
+
+    #[command(flatten)]
     pub(super) packing: PackingFlags,
+}
+
+/// What to do with outputs that exist.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct ForceFlag {
+    /// Replace outputs that exist
+    ///
+    /// Without it, a file that is not empty and an object in a store are kept, and the run ends with status 1
+    /// before it has read anything. Items of shardrun always replace their outputs.
+    #[arg(long)]
+    pub force: bool,
+}
+
+impl ForceFlag {
+    /// Returns true if existing outputs are replaced.
+    pub fn replaces(self) -> bool {
+        // A retried item of shardrun finds what its last attempt has written.
+        self.force || std::env::var_os("SHARD_ATTEMPT").is_some()
+    }
+
+    /// Fails if `name` exists and is not to be replaced.
+    pub fn check(self, name: &str) -> Result<()> {
+        if !self.replaces() && sink::is_taken(name) {
+            bail!("{}: exists; use --force to replace it", location::display(name));
+        }
+        Ok(())
+    }
 }
 
 /// How the output is compressed.
@@ -167,6 +198,7 @@ impl OutputFlags {
     /// otherwise fails as [`sink::Sink::create`] does.
     pub fn create(&self, parallel: &ParallelFlags) -> Result<ShardWriter> {
         refuse_terminal(&self.output)?;
+        self.force.check(&self.output)?;
         let options =
             sink::SinkOptions { compression: self.packing.compression(), threads: parallel.threads(), digest: false };
         ShardWriter::create(&self.output, options)

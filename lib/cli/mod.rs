@@ -38,8 +38,8 @@ use crate::tally::{MaxFailures, Tally};
 pub use crate::tally::SharedTally;
 pub use crate::usage::Usage;
 pub use groups::{
-    DecodingFlags, InputFlags, OutputFlags, PackingFlags, ParallelFlags, SampleLimit, Verbosity, expect_bytes,
-    output_name, refuse_terminal,
+    DecodingFlags, ForceFlag, InputFlags, OutputFlags, PackingFlags, ParallelFlags, SampleLimit, Verbosity,
+    expect_bytes, output_name, refuse_terminal,
 };
 pub use samples::Samples;
 
@@ -137,6 +137,9 @@ fn run_with_flags<A: Parser>(args: Vec<OsString>, run: fn(A) -> Result<Outcome>)
     groups::StoreFlags::from_arg_matches(&matches)?.begin();
     let args = A::from_arg_matches(&matches)?;
     signals::listen()?;
+    if io::stderr().is_terminal() {
+        signals::on_signal(|_| progress::report_interruption());
+    }
     let outcome = run(args)?;
     progress::stop();
     Ok(conclude(&outcome))
@@ -190,9 +193,21 @@ fn misuse(err: &clap::Error) -> Result<ExitCode> {
     let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let line = said.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect::<Vec<_>>().join("; ");
     let line = line.trim_start_matches("error: ").replace("tip: ", "").replace(":; ", ": ");
+    let line = without_bad_advice(&line);
     let line = NUMBERS.iter().fold(line, |line, (theirs, ours)| line.replace(theirs, ours));
     messages::error(&format!("{line} (see {} --help)", messages::tool()));
     Ok(ExitCode::from(2))
+}
+
+/// Removes clap's advice to write `-- -x`, which makes a source of what was
+/// meant to be a flag, and says what is wrong with a negative number.
+fn without_bad_advice(line: &str) -> String {
+    let Some((fact, _)) = line.split_once("; to pass '-") else { return line.to_owned() };
+    let number = fact.split('\'').nth(1).and_then(|argument| argument.strip_prefix('-'));
+    match number.is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit())) {
+        true => format!("{fact}; numbers cannot be negative here"),
+        false => fact.to_owned(),
+    }
 }
 
 /// Prints the summary if something was left out or `-v` is given, and decides
@@ -200,8 +215,9 @@ fn misuse(err: &clap::Error) -> Result<ExitCode> {
 fn conclude(outcome: &Outcome) -> ExitCode {
     let Outcome { tally, max_failures } = outcome;
     tally.examples().iter().for_each(|example| messages::notice(example));
-    if messages::says(Level::Verbose) || !tally.is_clean() {
-        messages::notice(&tally.summary());
+    let work = progress::work_done();
+    if messages::says(Level::Verbose) || !tally.is_clean() || work.is_some() {
+        messages::notice(&format!("{}{}", tally.summary(), work.map(|work| format!("; {work}")).unwrap_or_default()));
     }
     ExitCode::from(if MaxFailures::exceeded(*max_failures, tally) { 3 } else { 0 })
 }

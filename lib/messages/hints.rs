@@ -1,5 +1,4 @@
-//! What to do about a failure: advice by reason code, and the nearest known word
-//! to a misspelt one.
+//! What to do about a failure: advice by reason code.
 
 /// Advice by tool and reason code; `*` is any tool. The first match counts.
 const HINTS: &[(&str, &str, &str)] = &[
@@ -15,7 +14,6 @@ const HINTS: &[(&str, &str, &str)] = &[
     ("tarcreate", "pipe", "use --allow-pipes to run commands of the input"),
     ("tarvideo", "no_media", "use --no-media pass to pass such samples on"),
     ("*", "disk_full", "use --tmpdir to name a larger disk"),
-    ("*", "select", "has(…) and 'FIELD' in fields tell whether a sample has a field"),
     ("*", "too_large", "use --max-sample to accept larger samples"),
     ("*", "memory", "use --memory to allow more"),
     ("*", "timeout", "use --timeout to allow more time"),
@@ -25,28 +23,4 @@ const HINTS: &[(&str, &str, &str)] = &[
 pub fn for_code(tool: &str, code: &str) -> Option<&'static str> {
     let is_match = |hint: &&(&str, &str, &str)| (hint.0 == tool || hint.0 == "*") && hint.1 == code;
     HINTS.iter().find(is_match).map(|hint| hint.2)
-}
-
-/// The word of `known` that `word` is most likely meant to be: the same in
-/// another case, or else the most similar one; None if none is similar.
-///
-/// ```
-/// use tarpipe::messages::hints::nearest;
-///
-/// assert_eq!(nearest("widht", ["height", "width"]), Some("width"));
-/// assert_eq!(nearest("url", ["TEXT", "URL"]), Some("URL"));
-/// assert_eq!(nearest("cls", ["jpg", "json"]), None);
-/// ```
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let likeness = |other: &str| match other.eq_ignore_ascii_case(word) {
-        true => 2.0,
-        false => strsim::jaro_winkler(&word.to_lowercase(), &other.to_lowercase()),
-    };
-    let rated = known.into_iter().map(|other| (likeness(other), other)).filter(|(likeness, _)| *likeness > 0.8);
-    rated.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, other)| other)
-}
-
-/// `; did you mean 'WORD'?` with the nearest known word, or an empty text.
-pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(word, known).map(|nearest| format!("; did you mean '{nearest}'?")).unwrap_or_default()
 }

@@ -41,6 +41,16 @@ pub fn command(tool: &str) -> Result<Vec<String>> {
     Ok(if TOOLS.get().is_some() { vec![program, tool.to_owned()] } else { vec![program] })
 }
 
+/// The first words of a command that starts another tool of this version: this
+/// executable if it contains it, or else the executable beside this one.
+pub fn sibling(tool: &str) -> Result<Vec<String>> {
+    let program = path()?;
+    Ok(match TOOLS.get() {
+        Some(_) => vec![program.to_string_lossy().into_owned(), tool.to_owned()],
+        None => vec![program.with_file_name(tool).to_string_lossy().into_owned()],
+    })
+}
+
 /// Creates symbolic links to this executable in `folder`, one per tool, and
 /// returns how many tools there are. Existing links to this executable are
 /// kept.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 
-use crate::archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, EntryKind, Fault};
+use crate::archive::{self, ArchiveEntry, ArchiveReader, ArchiveWriter, EntryKind, Fault};
 use crate::location;
 use crate::messages;
 use crate::sample::fields::FieldSet;
@@ -334,7 +334,10 @@ impl<R: io::Read> SampleStream<R> {
     }
 
     /// A fault as an error, with the stream's name.
-    fn broken(&self, fault: Fault) -> anyhow::Error {
+    fn broken(&self, mut fault: Fault) -> anyhow::Error {
+        if fault.what == archive::EMPTY_INPUT && &*self.name == "stdin" {
+            fault.what = "empty input; did the command before this one fail?".into();
+        }
         anyhow!(fault).context(Arc::clone(&self.name))
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use super::command_of;
+use super::descriptor::Descriptor;
 use crate::location;
 #[cfg(feature = "stores")]
 use crate::store;
@@ -33,6 +34,16 @@ use crate::store;
 /// # anyhow::Ok(())
 /// ```
 pub fn existing(prefix: &str) -> Result<BTreeMap<String, u64>> {
+    find(prefix, true)
+}
+
+/// The same as [`existing`], without the names in subfolders of the folder of
+/// `prefix`, which are not read.
+pub fn existing_in_folder(prefix: &str) -> Result<BTreeMap<String, u64>> {
+    find(prefix, false)
+}
+
+fn find(prefix: &str, is_deep: bool) -> Result<BTreeMap<String, u64>> {
     let is_command = command_of(prefix).is_some();
     #[cfg(feature = "stores")]
     if location::is_object(prefix) && !is_command {
@@ -43,7 +54,7 @@ pub fn existing(prefix: &str) -> Result<BTreeMap<String, u64>> {
     }
     let mut found = BTreeMap::new();
     let before = &prefix[..prefix.len() - location::path_of(prefix).len()];
-    walk(location::path_of(prefix), before, &mut found).with_context(|| prefix.to_owned())?;
+    walk(location::path_of(prefix), before, is_deep, &mut found).with_context(|| prefix.to_owned())?;
     Ok(found)
 }
 
@@ -78,9 +89,35 @@ pub fn remove(names: Vec<String>) -> Result<()> {
     Ok(())
 }
 
+/// Returns true if [`existing`] can list names with this prefix: paths and
+/// objects, but not commands and web servers.
+pub fn can_be_listed(prefix: &str) -> bool {
+    let is_object = cfg!(feature = "stores") && location::is_object(prefix);
+    command_of(prefix).is_none() && (is_object || location::is_path(prefix))
+}
+
+/// Returns true if an output of this name would replace something: a file that
+/// is not empty, or an object. Costs one listing for an object, and is false if
+/// its store cannot be listed. Everything that is not replaced when it is
+/// written (stdout, devices, commands, web servers) is never taken.
+pub fn is_taken(name: &str) -> bool {
+    if command_of(name).is_some() || name == "-" {
+        return false;
+    }
+    #[cfg(feature = "stores")]
+    if location::is_object(name) {
+        return store::list(name).is_ok_and(|found| found.into_iter().any(|(found, _)| found == name));
+    }
+    if !location::is_path(name) {
+        return false;
+    }
+    let path = Path::new(location::path_of(name));
+    Descriptor::of(path).is_none() && std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0)
+}
+
 /// Adds the files whose paths start with `prefix`, including those in matching
-/// folders.
-fn walk(prefix: &str, before: &str, found: &mut BTreeMap<String, u64>) -> Result<()> {
+/// folders if `is_deep`.
+fn walk(prefix: &str, before: &str, is_deep: bool, found: &mut BTreeMap<String, u64>) -> Result<()> {
     let (folder, start) = prefix.split_at(prefix.rfind('/').map_or(0, |at| at + 1));
     let entries = match std::fs::read_dir(if folder.is_empty() { Path::new(".") } else { Path::new(folder) }) {
         Err(err) if err.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -94,7 +131,9 @@ fn walk(prefix: &str, before: &str, found: &mut BTreeMap<String, u64>) -> Result
         }
         let path = format!("{folder}{name}");
         if entry.file_type()?.is_dir() {
-            walk(&format!("{path}/"), before, found)?;
+            if is_deep {
+                walk(&format!("{path}/"), before, is_deep, found)?;
+            }
         } else if let Ok(metadata) = std::fs::metadata(&path) {
             found.insert(format!("{before}{path}"), metadata.len());
         }
@@ -119,6 +158,11 @@ mod tests {
         assert_eq!(sizes, [("out-1.tar", 1), ("out-2.tar", 2), ("3.tar", 3)]);
         assert!(found.keys().all(|name| name.starts_with(&format!("file:{root}/out-"))));
         assert!(existing(&format!("{root}/none/x-")).unwrap().is_empty());
+        assert!(is_taken(&format!("{root}/out-2.tar")));
+        assert!(!is_taken(&format!("{root}/in.tar")), "it is empty");
+        assert!(
+            !is_taken("/dev/null") && !is_taken("/dev/stdout") && !is_taken(&format!("pipe:cat > {root}/out-1.tar"))
+        );
         assert!(existing("http://h/x-").is_err());
         assert!(existing("pipe:cat > x-").is_err());
     }

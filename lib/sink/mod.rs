@@ -27,7 +27,7 @@ use crate::location;
 
 use descriptor::Descriptor;
 use destination::SinkTarget;
-pub use existing::{existing, remove};
+pub use existing::{can_be_listed, existing, existing_in_folder, is_taken, remove};
 pub use file::Temporary;
 
 /// The reader of our stdout has closed it, as in `tarcat … | head`. `cli::main`

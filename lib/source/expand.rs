@@ -3,8 +3,8 @@
 //!
 //! `{0000..0147}` and `{a,b}` expand as in a shell, zero padding included;
 //! `A::B` is A followed by B. In names of objects `*`, `?` and `[…]` match
-//! existing objects, and a trailing slash means everything below it. Local
-//! globs are left to the shell.
+//! existing objects and files, and a trailing slash means all objects below
+//! it.
 
 use anyhow::{Context, Result, bail};
 
@@ -56,6 +56,33 @@ pub fn expand(spec: &str) -> Result<Vec<String>> {
         return list_patterns(names);
     }
     Ok(names)
+}
+
+/// The same as [`expand`], with patterns of local files replaced by the files
+/// that match, sorted by name. A name that exists is never a pattern. A pattern
+/// that matches nothing, or a folder that cannot be read, is an error.
+pub fn expand_files(spec: &str) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for name in expand(spec)? {
+        names.extend(files(name)?);
+    }
+    Ok(names)
+}
+
+/// The files that a pattern matches; the name itself if it is not a pattern.
+fn files(name: String) -> Result<Vec<String>> {
+    let path = location::path_of(&name);
+    if name == "-" || !location::is_path(&name) || !path.contains(['*', '?', '[']) || std::fs::exists(path)? {
+        return Ok(vec![name]);
+    }
+    let mut found = Vec::new();
+    for entry in glob::glob(path).with_context(|| name.clone())? {
+        found.push(entry?.to_string_lossy().into_owned());
+    }
+    if found.is_empty() {
+        bail!("{name}: no file matches");
+    }
+    Ok(found)
 }
 
 /// Reads names from a file (any source), one per line, and expands each. Blank

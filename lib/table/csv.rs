@@ -6,7 +6,7 @@
 
 use std::io::Read;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 
 use super::text::without_bom;
@@ -69,7 +69,7 @@ fn header(reader: &mut Reader<impl Read>, wanted: &Projection) -> Result<Vec<Csv
     let mut columns: Vec<CsvColumn> = Vec::new();
     for (at, name) in record.iter().enumerate() {
         let name = if at == 0 { without_bom(name) } else { name };
-        let name = std::str::from_utf8(name).context("the header is not UTF-8")?;
+        let name = std::str::from_utf8(name).map_err(|_| anyhow!("not a table: its first line is not UTF-8 text"))?;
         if columns.iter().any(|column| column.name == name) {
             bail!("column '{name}' appears twice in the header");
         }

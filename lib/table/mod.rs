@@ -41,7 +41,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::location;
 use crate::source;
@@ -174,6 +174,9 @@ impl Table {
         let table = || {
             let (head, rest) = peek(source::open(name)?)?;
             let format = format.unwrap_or_else(|| TableFormat::sniff(name, &head));
+            if !format.needs_seek() && head.split(|byte| *byte == b'\n').next().is_some_and(|line| line.contains(&0)) {
+                bail!("not a table: binary data");
+            }
             match plain_file(name, &head).filter(|_| format.needs_seek()) {
                 Some(file) => Ok(Table { format, body: TableBody::File(file) }),
                 None => Table::from_stream(

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Flow, Projection, Table, TableFormat, TableRow, Visitor};
 use crate::location;
-use crate::source::expand;
+use crate::source::{self, expand};
 use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
 
@@ -98,6 +98,28 @@ impl Tables {
         Ok((part.name(), self.open(part)?))
     }
 
+    /// The columns of the first table, which is opened for it; None if it cannot
+    /// be opened twice, such as stdin, or cannot be read. For formats without a
+    /// schema, those of its first row.
+    pub fn first_columns(&self) -> Option<Vec<String>> {
+        let Some(TableSource::Table(name)) = self.parts.first() else { return None };
+        if !source::can_be_read_again(name) {
+            return None;
+        }
+        let table = self.first().ok()?.1;
+        if let Some(columns) = table.schema().ok()? {
+            return Some(columns.into_iter().map(|column| column.name).collect());
+        }
+        let mut names = FirstColumns(None);
+        _ = table.visit(&Projection::All, &mut names).ok()?;
+        names.0
+    }
+
+    /// Returns true if there is a single table.
+    pub fn is_one(&self) -> bool {
+        self.parts.len() == 1
+    }
+
     /// Opens all tables, one after another, as the iterator advances. A table
     /// that cannot be opened yields an error in its position.
     pub fn each(&self) -> impl Iterator<Item = (String, Result<Table>)> + '_ {
@@ -132,6 +154,20 @@ impl Visitor for RowCounter {
     fn row(&mut self, _: &TableRow<'_>) -> Result<Flow> {
         self.0 += 1;
         Ok(Flow::Continue(()))
+    }
+
+    fn bad_row(&mut self, number: u64, why: &str) -> Result<Flow> {
+        bail!("row {number}: {why}")
+    }
+}
+
+/// Takes the column names of the first row.
+struct FirstColumns(Option<Vec<String>>);
+
+impl Visitor for FirstColumns {
+    fn row(&mut self, row: &TableRow<'_>) -> Result<Flow> {
+        self.0 = Some(row.cells.iter().map(|(name, _)| (*name).to_owned()).collect());
+        Ok(Flow::Break(()))
     }
 
     fn bad_row(&mut self, number: u64, why: &str) -> Result<Flow> {

@@ -17,11 +17,14 @@
 //! length and depth are limited. Evaluation has no side effects and no loops
 //! other than over lists of the item itself.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use cel::extractors::This;
-use cel::{Context, Env, Program};
+use cel::{Context, Env, ExecutionError, ParseErrors, Program};
+
+use crate::value::nearest::did_you_mean;
 
 pub use cel::Value;
 
@@ -53,7 +56,7 @@ impl Expression {
     /// literals.
     pub fn parse(text: &str) -> Result<Self> {
         check_length(text)?;
-        let program = Program::compile(text).map_err(|err| anyhow!("{}", one_line(&err.to_string())))?;
+        let program = Program::compile(text).map_err(|err| anyhow!("{}", explain_syntax(text, &err)))?;
         let variables = program.references().variables().into_iter().map(str::to_owned).collect();
         Ok(Expression { program, variables, env: Arc::new(Env::stdlib()) })
     }
@@ -73,16 +76,80 @@ impl Expression {
     /// selected nor rejected; callers count it as failed.
     pub fn holds<'a>(&self, variables: impl IntoIterator<Item = (&'a str, Value)>) -> Result<bool> {
         let mut context = Context::with_env(Arc::clone(&self.env));
+        let mut known = BTreeSet::new();
         context.add_function("glob", glob).map_err(|err| anyhow!("{err}"))?;
         for (name, value) in variables {
+            known.insert(name.to_owned());
+            known.extend(keys_of(&value));
             context.add_variable_from_value(name, value);
         }
         match self.program.execute(&context) {
             Ok(Value::Bool(holds)) => Ok(holds),
             Ok(other) => bail!("the expression is of type {}, not true or false", other.type_of()),
-            Err(err) => bail!("{}", one_line(&err.to_string())),
+            Err(err) => bail!("{}", explain(&err, &known)),
         }
     }
+}
+
+/// The names of the entries of a map, at any depth that users write.
+fn keys_of(value: &Value) -> Vec<String> {
+    let Value::Map(map) = value else { return Vec::new() };
+    let inner = map.map.values().flat_map(keys_of);
+    map.map.keys().map(ToString::to_string).chain(inner).collect()
+}
+
+/// A failed evaluation, with the nearest name if one is unknown.
+fn explain(err: &ExecutionError, known: &BTreeSet<String>) -> String {
+    let nearest = |name: &str| did_you_mean(name, known.iter().map(String::as_str));
+    match err {
+        ExecutionError::NoSuchKey(name) => format!("no entry '{name}'{}", nearest(name)),
+        ExecutionError::UndeclaredReference(name) => format!("no field or column '{name}'{}", nearest(name)),
+        ExecutionError::NoSuchOverload(_) => {
+            format!("{}; values of different types cannot be compared or combined", one_line(&err.to_string()))
+        }
+        err => one_line(&err.to_string()),
+    }
+}
+
+/// A syntax error: the expression up to the mistake, and what to write instead
+/// of what other languages have.
+fn explain_syntax(text: &str, err: &ParseErrors) -> String {
+    let Some(first) = err.errors.first() else { return "syntax error".into() };
+    let at = usize::try_from(first.pos.1).unwrap_or(0).saturating_sub(1);
+    let line = text.lines().nth(usize::try_from(first.pos.0).unwrap_or(1).saturating_sub(1)).unwrap_or(text);
+    let (before, after): (String, String) = (line.chars().take(at).collect(), line.chars().skip(at).collect());
+    let what = match first.msg.contains("<EOF>") && line.chars().count() <= at {
+        true => "the expression ends too early",
+        false => "syntax error",
+    };
+    format!("{what}: {before}<-- HERE {after}{}", suggestion(text))
+}
+
+/// The operator of this language for one of another language.
+fn suggestion(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let others = [
+        ("=", "=="),
+        ("<>", "!="),
+        ("and", "&&"),
+        ("AND", "&&"),
+        ("or", "||"),
+        ("OR", "||"),
+        ("not", "!"),
+        ("&", "&&"),
+        ("|", "||"),
+    ];
+    let found = others.iter().find(|(theirs, _)| words.contains(theirs));
+    let assigned = || {
+        let bytes = text.as_bytes();
+        let is_lone = |at: &usize| {
+            let beside = |at: usize| bytes.get(at).is_some_and(|byte| b"=!<>".contains(byte));
+            bytes[*at] == b'=' && !beside(at + 1) && !at.checked_sub(1).is_some_and(beside)
+        };
+        (0..bytes.len()).find(is_lone).map(|_| &("=", "=="))
+    };
+    let found = found.or_else(assigned);
+    found.map(|(theirs, ours)| format!("; write '{ours}' for '{theirs}'")).unwrap_or_default()
 }
 
 /// Each operator may cost the parser and the interpreter one level of

@@ -9,6 +9,7 @@
 pub mod duration;
 pub mod expression;
 pub mod list;
+pub mod nearest;
 pub mod partition;
 pub mod size;
 pub mod slice;

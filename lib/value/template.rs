@@ -73,6 +73,38 @@ impl Template {
             .any(|piece| matches!(piece, TemplatePart::Placeholder { name: placeholder, .. } if placeholder == name))
     }
 
+    /// The text before the first placeholder, which all names begin with.
+    pub fn prefix(&self) -> &str {
+        match self.pieces.first() {
+            Some(TemplatePart::Text(text)) => text,
+            _ => "",
+        }
+    }
+
+    /// Returns true if all names are in one folder: no slash comes after the
+    /// first placeholder.
+    pub fn is_in_one_folder(&self) -> bool {
+        !self.pieces.iter().skip(1).any(|piece| matches!(piece, TemplatePart::Text(text) if text.contains('/')))
+    }
+
+    /// Returns true if `name` can be a result of [`Template::fill`]: `accepts`
+    /// is called with the name of a placeholder and the text in its place,
+    /// which is never empty and contains no slash.
+    ///
+    /// ```
+    /// use tarpipe::value::template::Template;
+    ///
+    /// let template = Template::parse("out-{shard:03}.tar", &["shard"])?;
+    /// let is_number = |_: &str, text: &str| text.parse::<u64>().is_ok();
+    /// assert!(template.matches("out-007.tar", &is_number));
+    /// assert!(!template.matches("out-07.tar", &is_number));
+    /// assert!(!template.matches("out-abc.tar", &is_number));
+    /// # anyhow::Ok(())
+    /// ```
+    pub fn matches(&self, name: &str, accepts: &dyn Fn(&str, &str) -> bool) -> bool {
+        matches(&self.pieces, name, accepts)
+    }
+
     /// Returns the template with its placeholders replaced. A placeholder
     /// without a value becomes empty (or zeros, if it has a width). Never
     /// fails.
@@ -89,6 +121,22 @@ impl TemplatePart {
                 let value = values.get(name.as_str()).map_or("", String::as_str);
                 format!("{}{value}", "0".repeat(width.saturating_sub(value.len())))
             }
+        }
+    }
+}
+
+/// Whether the pieces match the whole of `text`.
+fn matches(pieces: &[TemplatePart], text: &str, accepts: &dyn Fn(&str, &str) -> bool) -> bool {
+    match pieces {
+        [] => text.is_empty(),
+        [TemplatePart::Text(piece), rest @ ..] => {
+            text.strip_prefix(piece.as_str()).is_some_and(|text| matches(rest, text, accepts))
+        }
+        [TemplatePart::Placeholder { name, width }, rest @ ..] => {
+            let segment = text.split('/').next().unwrap_or_default();
+            let ends = segment.char_indices().map(|(at, c)| at + c.len_utf8()).filter(|end| end >= width);
+            let mut ends = ends.filter(|end| accepts(name, &text[..*end]));
+            ends.any(|end| matches(rest, &text[end..], accepts))
         }
     }
 }

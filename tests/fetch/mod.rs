@@ -118,7 +118,7 @@ fn what_failed_in_a_report_can_be_fetched_again() {
     });
     let rows: String = (0..4).map(|i| format!("{}/{i}.jpg\n", web.url)).collect();
     fetch("--report r.csv").cwd(folder.path()).stdin(rows.clone()).done().status(0);
-    let archive = fetch("--retry-from r.csv --report again.jsonl").cwd(folder.path()).stdin(rows).ok();
+    let archive = fetch("--resume r.csv --report again.jsonl").cwd(folder.path()).stdin(rows).ok();
     assert_eq!(names(&archive), ["000000002.jpg", "000000002.json"]);
     assert_eq!(report(&folder.path().join("again.jsonl")).len(), 1);
 }

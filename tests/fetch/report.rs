@@ -89,7 +89,7 @@ fn a_disk_that_is_full_leaves_no_success_and_all_rows_to_fetch_again() {
     assert!(found["failed not_kept"] > 0 && found["failed interrupted"] > 0 && found.len() == 2, "{found:?}");
     let stats: Value = serde_json::from_slice(&std::fs::read(folder.path().join("s.json")).unwrap()).unwrap();
     assert_eq!((&stats["success"], &stats["failed"]), (&0.into(), &200.into()));
-    let again = fetch("--retry-from r.jsonl").cwd(folder.path()).stdin(rows).ok();
+    let again = fetch("--resume r.jsonl").cwd(folder.path()).stdin(rows).ok();
     assert_eq!(names(&again).len(), 400);
 }
 
@@ -132,7 +132,7 @@ fn a_table_that_breaks_off_leaves_a_report_that_says_so() {
     expect(&folder.path().join("r.jsonl"), &[("failed not_kept", 2), ("unread unread", 1)]);
     assert_eq!(list(folder.path()), ["r.jsonl"]);
     // The rest of the table was never read: it is fetched too.
-    let again = fetch("--retry-from r.jsonl").cwd(folder.path()).stdin(rows(&web, 7)).ok();
+    let again = fetch("--resume r.jsonl").cwd(folder.path()).stdin(rows(&web, 7)).ok();
     assert_eq!(names(&again).len(), 14);
 }
 
@@ -149,7 +149,7 @@ fn rows_that_an_interrupted_run_has_not_read_are_fetched_again_in_every_format()
         until("five requests", || web.seen().len() == before + 5);
         assert_eq!(end(&mut child, Signal::INT), 130);
         assert_eq!(list(folder.path()), [name]);
-        let again = fetch(&format!("--retry-from {name}")).cwd(folder.path()).stdin(rows(&web, 9)).ok();
+        let again = fetch(&format!("--resume {name}")).cwd(folder.path()).stdin(rows(&web, 9)).ok();
         assert_eq!(names(&again).len(), 18, "{name}");
     }
 }

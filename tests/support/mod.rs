@@ -51,7 +51,13 @@ pub struct Run {
 pub fn run<S: AsRef<str>>(name: &str, args: impl IntoIterator<Item = S>) -> Run {
     let mut command = Command::new(tool(name));
     command.args(args.into_iter().map(|arg| arg.as_ref().to_owned()));
-    Run { command, stdin: Vec::new() }
+    Run { command: replacing(command), stdin: Vec::new() }
+}
+
+/// Lets tools replace outputs that exist, as in an item of shardrun: many tests run a command twice in one folder.
+fn replacing(mut command: Command) -> Command {
+    command.env("SHARD_ATTEMPT", "0");
+    command
 }
 
 /// A tool about to run with arguments separated by spaces.
@@ -65,7 +71,7 @@ pub fn bash(script: &str) -> Run {
     let path = std::env::var("PATH").unwrap();
     command.args(["-o", "pipefail", "-c", script]);
     command.env("PATH", format!("{}:{path}", tool("x").parent().unwrap().display()));
-    Run { command, stdin: Vec::new() }
+    Run { command: replacing(command), stdin: Vec::new() }
 }
 
 impl Run {
@@ -89,6 +95,12 @@ impl Run {
 
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
+        self
+    }
+
+    /// Refuses to replace outputs, as the tools do for users.
+    pub fn as_user(mut self) -> Self {
+        self.command.env_remove("SHARD_ATTEMPT");
         self
     }
 

@@ -119,8 +119,8 @@ fn columns_are_kept_or_left_out() {
     assert!(rows.ends_with(b",\"wide\":200}\n"), "{}", String::from_utf8_lossy(&rows));
     let rows = urlcat(folder.path(), &["t.parquet", "--keep", "wide=width width", "--slice", "1:2"]).ok();
     assert!(rows.ends_with(b",\"wide\":200,\"width\":200}\n"), "{}", String::from_utf8_lossy(&rows));
-    let typo = urlcat(folder.path(), &["t.parquet", "--keep", "width witdh n=none"]).done().status(0);
-    typo.stderr("urlcat: --keep: no row has a column 'witdh' or 'none'");
+    let typo = urlcat(folder.path(), &["t.parquet", "--keep", "width witdh n=none"]).done().status(2);
+    typo.stderr("urlcat: --keep: no column 'witdh'; did you mean 'width'?");
     for wrong in ["a=", "=a", "a=b a=c"] {
         urlcat(folder.path(), &["t.parquet", "--keep", wrong]).done().status(2);
     }
@@ -231,7 +231,7 @@ fn bad_rows_end_the_run_or_are_counted() {
         (
             "t.jsonl",
             b"{\"url\":\"http://h/1\"}\n{\"uri\":1}\n{\"url\":\"http://h/3\"}\n",
-            "row 2: no column 'url' (the columns are: uri)",
+            "row 2: no column 'url' (the columns are: uri); --url-col and --caption-col name other columns",
         ),
         ("t.txt", b"http://h/1\nhttp://\xff\nhttp://h/3\n", "row 2: not UTF-8"),
     ];

@@ -8,16 +8,22 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Parser, ValueEnum};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper_util::client::proxy::matcher::Matcher;
-use tarpipe::cli::{self, ParallelFlags, Usage, Verbosity};
+use tarpipe::cli::{self, ParallelFlags, Verbosity};
+use tarpipe::location;
+use tarpipe::run::{program, shell};
 use tarpipe::source::expand;
+use tarpipe::table::TableFormat;
 use tarpipe::tally::MaxFailures;
 use tarpipe::value::duration;
 use tarpipe::value::list::{self, List};
+use tarpipe::value::nearest::did_you_mean;
 use tarpipe::value::size;
 
 use super::client::{AddressRules, BodyLimits, RequestOptions};
 use super::content::HashAlgorithm;
+use super::failure::FailureCode;
 use super::fetcher::ytdlp::YtDlpOptions;
+use super::input::RowChoice;
 use super::robots::opt_out::{self, OptOutPolicy};
 use super::schedule::{HostLimits, RetryPolicy, ScheduleOptions};
 
@@ -43,9 +49,12 @@ use super::schedule::{HostLimits, RetryPolicy, ScheduleOptions};
 #[derive(Parser)]
 #[command(name = "fetch", version, after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Rows to read: a path, a URL, pipe:COMMAND, - for stdin
-    #[arg(value_name = "ROWS", default_value = "-")]
-    pub rows: String,
+    /// Rows to read, - for stdin; URLs to fetch; or tables, which are read as urlcat does
+    ///
+    /// A csv, tsv, json, parquet or arrow table, an http(s):// URL without the suffix of a table, and several names
+    /// are passed to urlcat with its default flags. Anything else is read as rows: a path, a URL or pipe:COMMAND.
+    #[arg(value_name = "ROWS|URL|TABLE", default_value = "-")]
+    pub rows: Vec<String>,
 
     /// Keep N requests in flight
     #[arg(short = 'j', long, value_name = "N", default_value_t = 256, value_parser = count)]
@@ -129,12 +138,30 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
     pub max_wait: Duration,
 
-    /// Fetch only the rows whose key this report does not list as success or handed_on
+    /// Continue the run of REPORT: fetch only the rows that it does not list as success or handed_on
     ///
     /// Keys that are not in the report are fetched only if its run ended before it had read all rows (status unread).
-    /// After a pipeline that failed behind fetch, fetch all rows again: handed_on does not say that a sample was kept.
+    /// handed_on does not say that a sample was kept: after a pipeline that failed behind fetch, use --done.
+    #[arg(long, value_name = "REPORT", conflicts_with = "retry_from")]
+    pub resume: Option<String>,
+
+    /// Fetch only the rows that failed in REPORT with one of --codes
     #[arg(long, value_name = "REPORT")]
     pub retry_from: Option<String>,
+
+    /// The codes that --retry-from retries, such as 'http_5xx timeout'
+    ///
+    /// A list, separated by commas or blanks. The default are failures that can pass, and samples that were lost.
+    #[arg(long, value_name = "CODES", requires = "retry_from", value_parser = codes)]
+    #[arg(default_value = "dns connect tls timeout stalled truncated http_429 http_5xx interrupted not_kept")]
+    pub codes: Vec<List>,
+
+    /// Skip the rows whose key is in these shards, such as 'train-*.tar'
+    ///
+    /// After an interrupted pipeline: what is in a shard is kept, everything else is fetched. May be given several
+    /// times.
+    #[arg(long, value_name = "SHARDS")]
+    pub done: Vec<String>,
 
     /// Use these name servers, such as 1.1.1.1,9.9.9.9:53, instead of the system's
     ///
@@ -259,8 +286,15 @@ const EXAMPLES: &str = "Examples:
   # Download the images of a table, with a report
   urlcat laion.parquet --url-col URL --caption-col TEXT | fetch --accept 'image/*' --report report.parquet -o laion.tar
 
-  # Retry the failed rows
+  # Fetch one file
+  fetch https://example.org/cat.jpg -o cat.tar
+
+  # Retry the transient failures
   urlcat laion.parquet --url-col URL --caption-col TEXT | fetch --retry-from report.parquet -o rest.tar
+
+  # After Ctrl-C: fetch what is in no shard, into new shards
+  urlcat laion.parquet --url-col URL --caption-col TEXT | fetch --done 'laion-*.tar' |
+    tarsplit -n 10000 --start 100 -o 'laion-{shard:05}.tar'
 
   # Spare the servers and obey robots.txt
   fetch urls.txt --per-host 2 --host-rate 1 --robots obey -o out.tar
@@ -281,12 +315,27 @@ pub enum RobotsMode {
 }
 
 impl Args {
-    /// The source of the rows.
+    /// The source of the rows: the only name if it has rows, otherwise urlcat with all names.
     pub fn source(&self) -> Result<String> {
-        let names = expand::expand(&self.rows)?;
-        match names.as_slice() {
-            [name] => Ok(name.clone()),
-            _ => bail!(Usage("only one source of rows is supported; join tables with urlcat".into())),
+        if let [name] = self.rows.as_slice()
+            && !is_url(name)
+            && !is_table(name)
+            && let [name] = expand::expand(name)?.as_slice()
+        {
+            return Ok(name.clone());
+        }
+        let urlcat = program::sibling("urlcat")?;
+        let quoted = self.rows.iter().map(|name| shell::quote(name)).collect::<Vec<_>>().join(" ");
+        Ok(format!("pipe:{} -- {quoted}", shell::join(&urlcat)))
+    }
+
+    /// The rows to skip or to take, by --resume, --retry-from and --done.
+    pub fn row_choice(&self) -> RowChoice<'_> {
+        RowChoice {
+            resume: self.resume.as_deref(),
+            retry_from: self.retry_from.as_deref(),
+            codes: list::concat(&self.codes),
+            done: &self.done,
         }
     }
 
@@ -353,6 +402,26 @@ impl Args {
 /// The product name in a user agent.
 fn first_word(user_agent: &str) -> String {
     user_agent.split(['/', ' ']).next().unwrap_or_default().to_owned()
+}
+
+/// Whether a name is a URL to fetch, not the URL of a list.
+fn is_url(name: &str) -> bool {
+    matches!(location::scheme(name), Some("http" | "https")) && TableFormat::from_suffix(name).is_none()
+}
+
+/// Whether a name is a table that cannot be read line by line.
+fn is_table(name: &str) -> bool {
+    !matches!(TableFormat::from_suffix(name), None | Some(TableFormat::Txt | TableFormat::Jsonl))
+}
+
+fn codes(text: &str) -> Result<List, String> {
+    List::parse_with(text, |code| match FailureCode::ALL.iter().any(|known| known.name() == code) {
+        true => Ok(code.to_owned()),
+        false => {
+            let known = FailureCode::ALL.iter().map(|known| known.name());
+            bail!("unknown code '{code}'{}", did_you_mean(code, known))
+        }
+    })
 }
 
 fn count(text: &str) -> Result<usize> {

@@ -47,6 +47,39 @@ pub enum FailureCode {
 }
 
 impl FailureCode {
+    /// All codes.
+    pub const ALL: [FailureCode; 29] = [
+        FailureCode::Dns,
+        FailureCode::Connect,
+        FailureCode::Tls,
+        FailureCode::Timeout,
+        FailureCode::Stalled,
+        FailureCode::Http3xx,
+        FailureCode::Http4xx,
+        FailureCode::Http429,
+        FailureCode::Http5xx,
+        FailureCode::TooLarge,
+        FailureCode::TooSmall,
+        FailureCode::Empty,
+        FailureCode::Mime,
+        FailureCode::Robots,
+        FailureCode::OptOut,
+        FailureCode::BlockedAddress,
+        FailureCode::BadUrl,
+        FailureCode::RedirectLoop,
+        FailureCode::HashMismatch,
+        FailureCode::Truncated,
+        FailureCode::Interrupted,
+        FailureCode::Protocol,
+        FailureCode::Blocked,
+        FailureCode::Command,
+        FailureCode::File,
+        FailureCode::BadRow,
+        FailureCode::BadKey,
+        FailureCode::DuplicateKey,
+        FailureCode::NotKept,
+    ];
+
     /// The name in reports and summaries.
     pub fn name(self) -> &'static str {
         match self {

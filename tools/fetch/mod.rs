@@ -22,6 +22,7 @@ mod robots;
 mod schedule;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +60,7 @@ fn run(args: Args) -> Result<Outcome> {
     let (row_sender, rows) = mpsc::channel(MAX_BATCHES);
     let (finished, results) = mpsc::channel(4);
     let (stop, interrupt) = watch::channel(false);
-    let reader = RowReader::start(source, args.retry_from.as_deref(), row_sender, Arc::clone(&progress))?;
+    let reader = RowReader::start(source, args.row_choice().read()?, row_sender, Arc::clone(&progress))?;
     let requests = schedule::start(&args, ScheduleChannels { rows, finished, interrupt, gauges })?;
     let journal = Arc::new(RunJournal::new(report, stats, results, stop, progress));
     close_on_signal(Arc::clone(&journal));
@@ -88,6 +89,11 @@ fn run(args: Args) -> Result<Outcome> {
 /// Lets a signal stop the run and complete its report.
 fn close_on_signal(journal: Arc<RunJournal>) {
     signals::on_signal(move |_| {
+        if std::io::stderr().is_terminal() {
+            messages::notice(
+                "interrupted; go on with the same command and --done 'SHARDS', which skips what is in shards, or --resume REPORT",
+            );
+        }
         let (closed, wait) = std::sync::mpsc::channel();
         // On a separate thread: a disk or store that hangs must not keep the signal from ending the process.
         let close = move || {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
-use tarpipe::cli::{InputFlags, PackingFlags, ParallelFlags, SampleLimit, Usage, Verbosity};
+use tarpipe::cli::{ForceFlag, InputFlags, PackingFlags, ParallelFlags, SampleLimit, Usage, Verbosity};
 use tarpipe::run::scratch::Scratch;
 use tarpipe::tally::MaxFailures;
 use tarpipe::value::duration;
@@ -161,6 +161,8 @@ pub struct Args {
     #[arg(short, long, value_name = "NAME")]
     pub output: Option<String>,
 
+    #[command(flatten)]
+    pub force: ForceFlag,
     #[command(flatten)]
     pub packing: PackingFlags,
     #[command(flatten)]

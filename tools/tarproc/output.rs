@@ -42,6 +42,7 @@ impl ResultWriter {
         let create = |name: &String| ShardWriter::create(name, options);
         let create_failed = |name: &String| ShardWriter::create(name, SinkOptions { compression: None, ..options });
         args.output.as_deref().map(cli::refuse_terminal).transpose()?;
+        args.output.iter().chain(&args.failed).try_for_each(|name| args.force.check(name))?;
         Ok(ResultWriter {
             archive: args.output.as_ref().map(create).transpose()?,
             stdout: args.prints_stdout().then(|| Sink::create("-", SinkOptions::default())).transpose()?,

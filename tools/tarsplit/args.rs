@@ -1,13 +1,15 @@
 //! The flags of tarsplit, and the checks of those that exclude each other.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
-use tarpipe::cli::{InputFlags, PackingFlags, ParallelFlags, Usage, Verbosity};
+use tarpipe::cli::{ForceFlag, InputFlags, PackingFlags, ParallelFlags, Usage, Verbosity};
 use tarpipe::compression::Compression;
 use tarpipe::sink;
+use tarpipe::tally::counted;
 use tarpipe::value::size;
 use tarpipe::value::template::Template;
 
+use crate::tarsplit::earlier_shards::EarlierShards;
 use crate::tarsplit::finisher::FinishSteps;
 use crate::tarsplit::router::Splits;
 use crate::tarsplit::sequence::ShardLayout;
@@ -81,6 +83,8 @@ pub struct Args {
     #[command(flatten)]
     pub input: InputFlags,
     #[command(flatten)]
+    pub force: ForceFlag,
+    #[command(flatten)]
     pub packing: PackingFlags,
     #[command(flatten)]
     pub parallel: ParallelFlags,
@@ -133,6 +137,28 @@ impl Args {
             compression,
             threads: self.parallel.threads(),
         })
+    }
+
+    /// Deals with shards of an earlier run that this one could write or leave beside its own: those of the same pattern with
+    /// a number from --start on. An error without --force, otherwise a notice at the end about those that remain.
+    pub fn check_existing(&self, layout: &ShardLayout) -> Result<EarlierShards> {
+        let earlier = EarlierShards::find(&layout.pattern, self.start..self.end(), self.by_hash.as_ref())?;
+        if !self.force.replaces()
+            && let Some(first) = earlier.first()
+        {
+            let count = counted(earlier.count() as u64, "shard");
+            bail!(
+                "-o {}: {count} of this pattern exist, such as {first}; remove them, or use --force to replace those that \
+                   are written again",
+                self.output
+            );
+        }
+        Ok(earlier)
+    }
+
+    /// The number after that of the last shard that can be written.
+    fn end(&self) -> u64 {
+        self.shards.or(self.max_shards).map_or(u64::MAX, |shards| self.start.saturating_add(shards))
     }
 
     pub fn finish_steps(&self) -> FinishSteps {

@@ -2,6 +2,7 @@
 //! A shard is cut only between samples and appears under its name only when it is complete.
 
 mod args;
+mod earlier_shards;
 mod finisher;
 mod router;
 mod sequence;
@@ -27,6 +28,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 
 fn run(args: Args) -> Result<Outcome> {
     let layout = args.layout()?;
+    let mut earlier = args.check_existing(&layout)?;
     let names = args.input.names()?;
     cli::expect_bytes(&names);
     let mut router = Router::new(args.shards, args.by_hash.as_ref());
@@ -38,7 +40,7 @@ fn run(args: Args) -> Result<Outcome> {
         names.get(i + 1).into_iter().for_each(|next| source::prefetch(next));
         while let Some(head) = stream.next()? {
             let sequence = &mut sequences[router.route(&head.key)];
-            if !sequence.make_room(&mut finisher)? {
+            if !sequence.make_room(&mut finisher, &mut earlier)? {
                 messages::notice(&format!("stopped after {} (--max-shards)", counted(finisher.started(), "shard")));
                 break 'all;
             }
@@ -49,5 +51,6 @@ fn run(args: Args) -> Result<Outcome> {
     }
     sequences.into_iter().try_for_each(|sequence| sequence.finish(&mut finisher))?;
     finisher.finish()?;
+    earlier.warn();
     Ok(tally.into())
 }

@@ -35,6 +35,11 @@ impl FromStr for Splits {
 }
 
 impl Splits {
+    /// Whether a split has this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|split| split.0 == name)
+    }
+
     fn split_of(&self, key: &str) -> usize {
         let mut left = digest::fraction(key);
         let found = self.0.iter().position(|split| {

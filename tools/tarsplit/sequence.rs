@@ -9,6 +9,7 @@ use tarpipe::sample::stream::SampleStream;
 use tarpipe::sink;
 use tarpipe::value::template::{Template, Values};
 
+use crate::tarsplit::earlier_shards::EarlierShards;
 use crate::tarsplit::finisher::{Finisher, FullShard};
 
 /// Names and limits of shards, and the files to write beside them.
@@ -77,7 +78,7 @@ impl<'a> ShardSequence<'a> {
 
     /// Makes room for another sample: closes the open shard if it is full, and opens the next. False when
     /// --max-shards allows no further shard.
-    pub fn make_room(&mut self, finisher: &mut Finisher) -> Result<bool> {
+    pub fn make_room(&mut self, finisher: &mut Finisher, earlier: &mut EarlierShards) -> Result<bool> {
         if let Some(limit) = self.open.as_ref().and_then(|open| self.layout.limit_reached(open)) {
             self.close(limit, finisher)?;
         }
@@ -85,7 +86,9 @@ impl<'a> ShardSequence<'a> {
             if self.layout.max_shards.is_some_and(|most| finisher.started() >= most) {
                 return Ok(false);
             }
-            self.open = Some(self.layout.create(self.layout.name(&self.split, self.number))?);
+            let name = self.layout.name(&self.split, self.number);
+            earlier.replace(&name);
+            self.open = Some(self.layout.create(name)?);
             self.number += 1;
         }
         Ok(true)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use tarpipe::cli::{self, Verbosity};
+use tarpipe::cli::{self, ForceFlag, Verbosity};
 use tarpipe::table::TableFormat;
 use tarpipe::value::expression::Expression;
 use tarpipe::value::partition::Partition;
@@ -43,11 +43,11 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", value_parser = parse_format)]
     pub format: Option<TableFormat>,
 
-    /// Column with the URL
-    #[arg(long, value_name = "COLUMN", default_value = "url")]
-    pub url_col: String,
+    /// Column with the URL [default: url, or the only one named URL, image_url or the like]
+    #[arg(long, value_name = "COLUMN")]
+    pub url_col: Option<String>,
 
-    /// Column with the caption [default: caption, if it exists]
+    /// Column with the caption [default: caption, if it exists; without --url-col also TEXT]
     #[arg(long, value_name = "COLUMN")]
     pub caption_col: Option<String>,
 
@@ -71,7 +71,7 @@ pub struct Args {
     /// Keep the rows for which a CEL expression over the columns holds
     ///
     /// For example 'similarity > 0.3 && width >= 256'. A row that lacks a value the expression needs
-    /// is left out and counted as no_value.
+    /// is left out and counted as no_value. A column that no row has is an error.
     #[arg(long = "where", value_name = "EXPR", value_parser = parse_filter)]
     pub filter: Option<Arc<Expression>>,
 
@@ -149,6 +149,8 @@ pub struct Args {
     #[arg(short, long, value_name = "NAME", default_value = "-", value_parser = cli::output_name)]
     pub output: String,
 
+    #[command(flatten)]
+    pub force: ForceFlag,
     #[command(flatten)]
     pub talk: Verbosity,
 }

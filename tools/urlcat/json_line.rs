@@ -5,6 +5,9 @@ use tarpipe::table::{Cell, Projection, TableRow};
 use tarpipe::value::expression::Expression;
 use tarpipe::value::template::{Template, Values};
 
+/// How the error about a missing column begins.
+pub const NO_COLUMN: &str = "no column";
+
 /// The names of the columns that have a meaning.
 pub struct ColumnNames<'a> {
     pub url: &'a str,
@@ -54,7 +57,7 @@ pub fn write_row(
 ) -> Result<(), String> {
     let missing = |name: &str| {
         format!(
-            "no column '{name}' (the columns are: {})",
+            "{NO_COLUMN} '{name}' (the columns are: {})",
             row.cells.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
         )
     };

@@ -1,6 +1,7 @@
 //! Tables in, rows out: one JSON object per line, with key, url, caption and the kept columns. No URL is requested.
 
 mod args;
+mod column_choice;
 mod column_types;
 mod inspect;
 mod json_line;
@@ -17,6 +18,7 @@ use tarpipe::sink::{Sink, SinkOptions};
 use tarpipe::table::Tables;
 
 pub(crate) use args::Args;
+use column_choice::ColumnChoice;
 use partition::{RowPartition, RowRange};
 use rows::{RowPipeline, RowWriter};
 
@@ -26,6 +28,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 }
 
 fn run(args: Args) -> Result<Outcome> {
+    args.force.check(&args.output)?;
     let tables = Tables::find(&args.tables, &args.files_from, args.format)?;
     if args.columns {
         return inspect::columns(&tables, &args.output);
@@ -36,19 +39,20 @@ fn run(args: Args) -> Result<Outcome> {
     if let Some(rows) = args.head {
         return inspect::head(&tables, rows, &args.output);
     }
+    let columns = ColumnChoice::new(&args, &tables)?;
     if args.count_shards {
-        let rows = rows::count(&args, &tables)?;
+        let rows = rows::count(&args, &columns, &tables)?;
         return inspect::write_line(&args.output, rows.div_ceil(args.rows_per_shard()));
     }
-    let partition = partition(&args, &tables)?;
+    let partition = partition(&args, &columns, &tables)?;
     let sink = Sink::create(&args.output, SinkOptions::default())?;
-    let mut pipeline = RowPipeline::new(&args, partition, Some(RowWriter::new(sink)))?;
+    let mut pipeline = RowPipeline::new(&args, &columns, partition, Some(RowWriter::new(sink)))?;
     pipeline.read_all(&tables)?;
     pipeline.finish()
 }
 
 /// The rows that --shard or --shards select. --contiguous has to count all rows first.
-fn partition(args: &Args, tables: &Tables) -> Result<RowPartition> {
+fn partition(args: &Args, columns: &ColumnChoice, tables: &Tables) -> Result<RowPartition> {
     if let Some(numbers) = &args.shards {
         let (first, per_shard) = (args.first_shard, args.rows_per_shard());
         return Ok(RowPartition::Shards { numbers: numbers.clone(), first, per_shard });
@@ -60,5 +64,5 @@ fn partition(args: &Args, tables: &Tables) -> Result<RowPartition> {
     if tables.has_stdin() {
         bail!(Usage("--contiguous reads the tables twice and cannot use stdin; name a file".into()));
     }
-    Ok(RowPartition::Range(RowRange::of(part, rows::count(args, tables)?)))
+    Ok(RowPartition::Range(RowRange::of(part, rows::count(args, columns, tables)?)))
 }

@@ -15,7 +15,8 @@ use tarpipe::value::slice::Slice;
 use tarpipe::value::template::Template;
 
 use crate::urlcat::Args;
-use crate::urlcat::json_line::{ColumnNames, RowNumber, write_row};
+use crate::urlcat::column_choice::ColumnChoice;
+use crate::urlcat::json_line::{ColumnNames, NO_COLUMN, RowNumber, write_row};
 use crate::urlcat::partition::RowPartition;
 use crate::urlcat::seen_urls::SeenUrls;
 
@@ -41,13 +42,13 @@ impl RowWriter {
 }
 
 /// Number of rows that pass every step before --shard.
-pub fn count(args: &Args, tables: &Tables) -> Result<u64> {
+pub fn count(args: &Args, columns: &ColumnChoice, tables: &Tables) -> Result<u64> {
     let takes_all =
         args.filter.is_none() && args.slice.is_none() && args.sample.is_none() && !args.unique && !args.skip_bad;
     if let Some(rows) = if takes_all { tables.known_rows()? } else { None } {
         return Ok(rows);
     }
-    let mut pipeline = RowPipeline::new(args, RowPartition::All, None)?;
+    let mut pipeline = RowPipeline::new(args, columns, RowPartition::All, None)?;
     pipeline.read_all(tables)?;
     Ok(pipeline.index)
 }
@@ -75,16 +76,24 @@ pub struct RowPipeline<'a> {
     is_output_broken: bool,
     /// Columns of --keep that no written row has had so far.
     unseen: Option<Vec<&'a str>>,
+    /// Columns of --where that no row has had so far.
+    unseen_by_filter: Option<Vec<&'a str>>,
+    choice: &'a ColumnChoice,
     tally: Tally,
 }
 
 impl<'a> RowPipeline<'a> {
-    pub fn new(args: &'a Args, partition: RowPartition, out: Option<RowWriter>) -> Result<Self> {
+    pub fn new(
+        args: &'a Args,
+        choice: &'a ColumnChoice,
+        partition: RowPartition,
+        out: Option<RowWriter>,
+    ) -> Result<Self> {
         let template = args.key.as_deref().map(|key| Template::parse(key, &["index", "shard", "row"]));
         let template = template.transpose().map_err(|err| anyhow!(Usage(format!("--key: {err:#}"))))?;
         let names = ColumnNames {
-            url: &args.url_col,
-            caption: args.caption_col.as_deref().unwrap_or("caption"),
+            url: &choice.url,
+            caption: &choice.caption,
             key: args.key_col.as_deref().unwrap_or("key"),
             must_have_caption: args.caption_col.is_some(),
             must_have_key: args.key_col.is_some(),
@@ -108,6 +117,8 @@ impl<'a> RowPipeline<'a> {
             index: 0,
             is_output_broken: false,
             unseen: None,
+            unseen_by_filter: None,
+            choice,
             tally: Tally::of("row"),
         })
     }
@@ -150,12 +161,16 @@ impl<'a> RowPipeline<'a> {
 
     /// Writes the remaining lines and closes the output.
     pub fn finish(mut self) -> Result<Outcome> {
+        if let Some(name) = self.unseen_by_filter.iter().flatten().next() {
+            bail!("--where: no row has a column '{name}'{}", self.choice.hint(name));
+        }
         if let Some(mut out) = self.out.take() {
             out.flush()?;
             out.sink.finish()?;
         }
         if let Some(unseen) = self.unseen.filter(|unseen| !unseen.is_empty()) {
-            messages::notice(&format!("--keep: no row has a column '{}'", unseen.join("' or '")));
+            let hint = self.choice.hint(unseen[0]);
+            messages::notice(&format!("--keep: no row has a column '{}'{hint}", unseen.join("' or '")));
         }
         Ok(self.tally.into())
     }
@@ -189,6 +204,8 @@ impl<'a> RowPipeline<'a> {
 
     fn take(&mut self, row: &TableRow<'_>) -> Result<Flow> {
         if let Some(filter) = self.filter {
+            let all = || filter.variables().iter().map(String::as_str).collect();
+            self.unseen_by_filter.get_or_insert_with(all).retain(|name| row.get(name).is_none());
             match self.passes(filter, row) {
                 Ok(Some(true)) => {}
                 Ok(Some(false)) => return Ok(Flow::Continue(())),
@@ -210,7 +227,9 @@ impl<'a> RowPipeline<'a> {
         }
         if self.partition.has(self.index) {
             if let Err(why) = self.write(row) {
-                return self.bad_row(row.number, &why);
+                let hint =
+                    if why.starts_with(NO_COLUMN) { "; --url-col and --caption-col name other columns" } else { "" };
+                return self.bad_row(row.number, &format!("{why}{hint}"));
             }
             self.tally.done();
         }
@@ -252,7 +271,7 @@ impl Visitor for RowPipeline<'_> {
 }
 
 /// Parses --keep into pairs of new and old names.
-fn parse_keep(text: &str) -> Result<Vec<(&str, &str)>> {
+pub fn parse_keep(text: &str) -> Result<Vec<(&str, &str)>> {
     let pairs: Vec<(&str, &str)> = list::items(text).map(|name| name.split_once('=').unwrap_or((name, name))).collect();
     for (at, (new, old)) in pairs.iter().enumerate() {
         if new.is_empty() || old.is_empty() || pairs[..at].iter().any(|(other, _)| other == new) {

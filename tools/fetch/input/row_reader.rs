@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use tarpipe::location;
 use tarpipe::run::pool::WorkerPanicked;
 use tarpipe::source;
 use tokio::sync::mpsc;
 
-use super::earlier_report::EarlierReport;
 use super::row::InputRow;
+use super::row_choice::WantedRows;
 
 /// The most batches that wait for the scheduler.
 pub const MAX_BATCHES: usize = 8;
@@ -42,16 +42,15 @@ impl ReadProgress {
 pub struct RowReader(JoinHandle<Result<()>>);
 
 impl RowReader {
-    /// Starts reading. With the `report` of an earlier run, passes on only the rows that it does not list as kept.
+    /// Starts reading, and passes on only the wanted rows.
     pub fn start(
         name: String,
-        report: Option<&str>,
+        wanted: WantedRows,
         out: mpsc::Sender<Vec<InputRow>>,
         progress: Arc<ReadProgress>,
     ) -> Result<Self> {
-        let earlier = report.map(EarlierReport::read).transpose()?;
         let stream = source::open(&name).with_context(|| location::display(&name))?;
-        let read = move || read(stream, earlier.as_ref(), &out, &progress).with_context(|| location::display(&name));
+        let read = move || read(stream, &wanted, &out, &progress).with_context(|| location::display(&name));
         let thread = std::thread::Builder::new().name("rows".into()).spawn(read).context("cannot start a thread")?;
         Ok(RowReader(thread))
     }
@@ -64,7 +63,7 @@ impl RowReader {
 
 fn read(
     stream: impl Read,
-    earlier: Option<&EarlierReport>,
+    wanted: &WantedRows,
     out: &mpsc::Sender<Vec<InputRow>>,
     progress: &ReadProgress,
 ) -> Result<()> {
@@ -76,9 +75,12 @@ fn read(
         line.clear();
         let read = stream.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
         if !line.trim_ascii().is_empty() {
+            if number == 0 && line.contains(&0) {
+                bail!("not a list of URLs: binary data");
+            }
             let row = InputRow::parse(index, number, &line);
             number += 1;
-            if earlier.is_none_or(|earlier| earlier.is_missing(&row.key)) {
+            if wanted.has(&row.key) {
                 index += 1;
                 progress.rows.store(index, Ordering::SeqCst);
                 batch.push(row);
