@@ -56,7 +56,7 @@ fn corpus() -> Vec<(&'static str, Vec<u8>, i32, i32)> {
         ("nul.csv", b"url,b\n\0,\0\nhttp://h/1,\0\n".to_vec(), 0, 0),
         ("wide.csv", line(format!("url{}\nhttp://h/1{}\n", columns, ",1".repeat(20_000))), 0, 0),
         ("long.txt", vec![b'a'; 3 << 20], 0, 0),
-        ("noise.txt", crate::support::archives::noise(3, 50_000), 1, 0),
+        ("noise.txt", crate::support::archives::noise(3, 50_000), 1, 3),
         ("deep.json", line("[".repeat(200_000)), 1, 3),
         (
             "deep.jsonl",
