@@ -1,7 +1,7 @@
 //! External sort: records that need not fit into memory. Sorted runs are
 //! spilled into one unnamed temporary file and merged from there. tarsort sorts
 //! samples with it and tarcreate plans; both tarcreate and tarcheck find
-//! duplicate keys ([`RepeatFinder`]).
+//! duplicate keys ([`RepeatFinder`]); tarjoin finds rows by key ([`Lookup`]).
 //!
 //! A record is a key, compared byte by byte, and a body. The sort is stable:
 //! records with equal keys stay in the order in which they were added, in
@@ -21,6 +21,7 @@
 //! the space once more.
 
 mod arena;
+mod lookup;
 mod merge;
 mod packed;
 mod repeats;
@@ -37,6 +38,7 @@ use merge::Merge;
 use run::{RunWriter, SortedRun};
 use spill::Spill;
 
+pub use lookup::{Lookup, LookupBuilder, LookupMatch};
 pub use packed::{KeyGroups, PackedSample, Packer};
 pub use repeats::{KeyPosition, PositionedKey, RepeatFinder};
 

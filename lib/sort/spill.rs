@@ -34,6 +34,12 @@ impl Spill {
         Append { spill: self.clone() }
     }
 
+    /// The file itself, to be read at any offset. Its space is not released
+    /// before it is closed.
+    pub(super) fn file(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+
     /// Reads a part of the file, releasing its space behind the reader.
     pub(super) fn part(&self, from: u64, to: u64) -> SpillPart {
         SpillPart { spill: self.clone(), at: from, to, kept: from.next_multiple_of(PIECE) }
