@@ -2,6 +2,7 @@
 //!
 //! - [`member_name`] splits the name of a member into key and field.
 //! - [`fields`] finds duplicate fields, and counts fields.
+//! - [`field_path`] finds values in fields: `json.width`.
 //! - [`stream`] reads samples from an archive without holding more than one of
 //!   them.
 //! - [`Sample`] is a sample in memory, for tools that look into it.
@@ -15,6 +16,7 @@
 //! has a different key.
 
 pub mod failed;
+pub mod field_path;
 pub mod fields;
 pub mod index;
 pub mod member_name;

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use tarpipe::random::Random;
+use tarpipe::sample::field_path::{FieldValue, value_at};
 
 use crate::tarsort::number;
 
@@ -76,21 +77,17 @@ impl SortOrder {
     }
 }
 
-/// Appends the field `name`; or, if there is none, the value at the rest of `name` in the longest prefix that is a field.
+/// Appends the value that `name` leads to.
 fn append_field<'a>(
     out: &mut Vec<u8>,
     name: &str,
     numeric: bool,
     find: impl Fn(&str) -> Option<&'a [u8]>,
 ) -> Option<()> {
-    if let Some(data) = find(name) {
-        return append_content(out, data, numeric);
+    match value_at(name, find)? {
+        FieldValue::Content(data) => append_content(out, data, numeric),
+        FieldValue::Json(value) => append_value(out, &value, numeric),
     }
-    let dots = name.rmatch_indices('.').map(|(at, _)| at);
-    let (data, path) = dots.filter_map(|dot| Some((find(&name[..dot])?, &name[dot..]))).next()?;
-    let value: Value = serde_json::from_slice(data).ok()?;
-    let pointer = path.replace('~', "~0").replace('/', "~1").replace('.', "/");
-    append_value(out, value.pointer(&pointer)?, numeric)
 }
 
 fn append_value(out: &mut Vec<u8>, value: &Value, numeric: bool) -> Option<()> {
