@@ -34,6 +34,12 @@ pub const SUBJECTS: &[Subject] = &[
     Subject { tool: "tarcreate", flags: &["--from", "tar"], output: Output::Archive },
     Subject { tool: "tarsort", flags: &[], output: Output::Archive },
     Subject { tool: "tarsort", flags: &["--memory", "0", "--compress-spill"], output: Output::Archive },
+    Subject { tool: "tarjoin", flags: &["--with", "pipe:echo key,x", "--keep", "anti"], output: Output::Archive },
+    Subject {
+        tool: "tarjoin",
+        flags: &["--with", "pipe:echo key,x", "--keep", "anti", "--sorted"],
+        output: Output::Archive,
+    },
     Subject { tool: "tarshow", flags: &[], output: Output::Listing },
     Subject { tool: "tarshow", flags: &["--count"], output: Output::Listing },
     Subject { tool: "tarshow", flags: &["--json"], output: Output::Listing },

@@ -9,6 +9,7 @@ const FLAGS: &[(&str, &[&str])] = &[
     ("tarcat --drop \"$LIST\" in.tar | tar t", &["jpg", "json"]),
     ("tarcat --weights \"$LIST\" in.tar in2.tar | tar t", &["3", "1.5"]),
     ("tarcheck --require \"$LIST\" in.tar", &["jpg", "txt", "png"]),
+    ("tarjoin --with urls.csv --on txt=url --into \"$LIST\" --keep inner urls.tar", &["w=width", "json.h=height"]),
     ("tarcreate --lines \"$LIST\" plain.tsv -o - | tar t", &["txt", "cls"]),
     ("tarproc -f \"$LIST\" -c 'ls sample.*' in.tar", &["jpg", "cls"]),
     ("tarshow --csv -f \"$LIST\" in.tar", &["cls", "w=json.width;json.w"]),
@@ -38,6 +39,7 @@ fn files() -> tempfile::TempDir {
     let row = br#"{"status": "success", "width": 3, "height": 4}"#;
     write("rows.tar", &Archive::new().file("000000000.json", row).file("000010000.json", row).whole());
     write("in2.tar", &Archive::new().file("t.jpg", b"x").file("u.jpg", b"y").whole());
+    write("urls.tar", &Archive::new().file("a.txt", b"http://h/1").whole());
     write("plain.tsv", b"a\t1\nb\t2\n");
     write(
         "urls.csv",

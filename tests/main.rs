@@ -27,6 +27,7 @@ mod tarcat;
 mod tarcheck;
 mod tarcreate;
 mod tardataset;
+mod tarjoin;
 mod tarpipe;
 mod tarproc;
 #[cfg(feature = "tarresize")]

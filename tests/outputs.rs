@@ -101,6 +101,7 @@ fn an_invalid_output_name_is_refused_before_anything_is_read() {
     for (tool, args) in [
         ("tarcat", &["in.tar", "-o"][..]),
         ("tarsort", &["in.tar", "-o"]),
+        ("tarjoin", &["--with", "in.txt", "in.tar", "-o"]),
         ("tarproc", &["-c", ":", "in.tar", "-o"]),
         ("tarresize", &["-s", "10", "in.tar", "-o"]),
         ("tarcreate", &["--from", "tar", "in.tar", "-o"]),

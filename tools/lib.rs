@@ -16,6 +16,7 @@ pub mod tarcat;
 pub mod tarcheck;
 pub mod tarcreate;
 pub mod tardataset;
+pub mod tarjoin;
 pub mod tarproc;
 #[cfg(feature = "tarresize")]
 pub mod tarresize;
@@ -50,6 +51,7 @@ pub const TOOLS: &[Tool] = &[
     tool!(tarcheck),
     tool!(tarcreate),
     tool!(tardataset),
+    tool!(tarjoin),
     tool!(tarproc),
     #[cfg(feature = "tarresize")]
     tool!(tarresize),

@@ -10,6 +10,7 @@ const HINTS: &[(&str, &str, &str)] = &[
     ("fetch", "file", "use --allow-file to read file: URLs"),
     ("tarshow", "exists", "use --force to replace existing files"),
     ("tarshow", "in_the_way", "remove it, or extract to another folder"),
+    ("tarjoin", "conflict", "use --on-conflict to replace or keep such values"),
     ("tarcreate", "too_large", "use --max-size to accept larger files"),
     ("tarcreate", "pipe", "use --allow-pipes to run commands of the input"),
     ("tarvideo", "no_media", "use --no-media pass to pass such samples on"),

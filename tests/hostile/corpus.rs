@@ -276,6 +276,8 @@ fn the_other_tools_answer_hostile_archives_too() {
             "tarshow --extract out in.tar",
             "tarshow -f json --parquet out.parquet in.tar",
             "tarsort -k json:width in.tar",
+            "printf 'w,x\\n3,4\\n' | tarjoin --with - --on json.width=w in.tar",
+            "tarjoin --with in.tar --keep anti in.tar",
             "tarcat --select 'json.width > 3' --rekey '{index:05}' --shuffle 10 in.tar",
             "tarproc -o - --each txt -c cat in.tar",
             "tarsplit --by-hash a=0.5,b=0.5 --index --stats -n 1 -o '{split}-{shard}.tar' in.tar",
@@ -328,6 +330,7 @@ fn a_sample_of_40000_members_takes_seconds() {
         "tarshow --extract shown in.tar",
         "tarsort in.tar",
         "tarsort --group in.tar",
+        "tarjoin --with in.tar in.tar",
         "tarsplit -n 1 --stats -o 'out-{shard}.tar' in.tar",
         "tarvideo --probe --no-media pass in.tar",
     ];

@@ -75,6 +75,7 @@ fn a_password_in_the_name_of_a_source_is_in_nothing_that_is_told() {
         ("tarproc", &["-v", "-o", "out.tar", "-c", "cat __source__ > sample.source"]),
         ("tarcheck", &["-v", "--json", "--wids", "wids.json"]),
         ("tarsort", &["-v", "-o", "out.tar"]),
+        ("tarjoin", &["-v", "-o", "out.tar", "--with"]),
         ("tarsplit", &["-v", "-n", "1", "--stats", "-o", "out-{shard}.tar"]),
         ("tarshow", &["-v", "--json", "-o", "out.json"]),
         ("tarshow", &["-v", "--html", "page.html"]),

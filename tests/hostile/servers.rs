@@ -8,13 +8,14 @@ use crate::support::web::{Asked, Web, Wire, reply};
 use crate::support::{bash, dir};
 
 /// Tools that read an archive, and those that read a table.
-const ARCHIVES: [&str; 10] = [
+const ARCHIVES: [&str; 11] = [
     "tarcat {}",
     "tarcheck {}",
     "tarcreate --from tar {}",
     "tardataset --only-shard 0 -o out {}",
     "tarproc -c true -o - {}",
     "tarresize -s 16 {}",
+    "tarjoin --with 'pipe:echo key,x' --keep anti {}",
     "tarshow {}",
     "tarsort {}",
     "tarsplit -n 1 -o 'out/{shard}.tar' {}",
