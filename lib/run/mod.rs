@@ -25,13 +25,15 @@
 //!   whatever the other threads do. They may observe failures caused by it, and
 //!   must therefore call [`signals::park_if_signalled`] (or
 //!   [`watched::park_if_ending`]) before they report one.
-//! - Killed: nothing is cleaned up. Children die of broken pipes or continue;
-//!   temporary files stay until the next run finds them abandoned.
+//! - Killed: nothing is cleaned up. Children die of broken pipes or continue,
+//!   unless an [`orphans::OrphanGuard`] ends them; temporary files stay until
+//!   the next run finds them abandoned.
 
 pub mod backoff;
 pub mod captured;
 pub mod failure;
 pub mod memory;
+pub mod orphans;
 pub mod owner;
 pub mod panics;
 pub mod pool;

@@ -91,7 +91,7 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
 }
 
 /// Every visible process. Costs one read per process.
-fn all() -> Vec<Process> {
+pub(crate) fn all() -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| find(entry.file_name().to_str()?.parse().ok()?)).collect()
 }

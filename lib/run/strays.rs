@@ -80,7 +80,7 @@ fn mark(command: &mut Command, mark: ChildMark) -> ChildMark {
 }
 
 /// Distinguishes our marks from those of other runs.
-fn run() -> &'static str {
+pub(crate) fn run() -> &'static str {
     static RUN: LazyLock<String> = LazyLock::new(|| {
         let start = procfs::own().map_or(0, |own| own.start);
         format!("{}.{start}", std::process::id())
@@ -96,6 +96,15 @@ fn mark_of(pid: i32) -> Option<ChildMark> {
         let number = mark.get(1..)?.parse().ok()?;
         Some(if mark.starts_with('f') { ChildMark::Feed(number) } else { ChildMark::Command(number) })
     })
+}
+
+/// Everything that the commands of a run have started, found by the marks, even
+/// if that run has ended. What its sources and sinks have left running stays.
+pub(crate) fn started_by(run: &str) -> Vec<Process> {
+    let is_mark = |part: &str| part.strip_prefix(run).is_some_and(|mark| mark.starts_with(".c"));
+    let is_theirs =
+        |process: &Process| procfs::variable(process.pid, VARIABLE).is_some_and(|value| value.split(':').any(is_mark));
+    procfs::all().into_iter().filter(|process| !process.has_ended && is_theirs(process)).collect()
 }
 
 /// The adopted strays of a command that has ended or is being ended. Reaps
@@ -142,7 +151,7 @@ fn adopted(groups: &BTreeMap<i32, ChildMark>) -> Vec<Process> {
 }
 
 /// Sends a signal to a stray and to its process group.
-fn end(process: &Process, signal: Signal) {
+pub(crate) fn end(process: &Process, signal: Signal) {
     if let Some(group) = Pid::from_raw(process.group) {
         _ = kill_process_group(group, signal);
     }

@@ -75,12 +75,52 @@ fn kill_9_loses_nothing_but_time() {
     assert_eq!(visible, ["0", "1"]);
     assert_eq!(counts(path), [2, 0, 0, 2]);
     assert_eq!(log(path).len(), 2);
-    // What it had started lives on, and must not disturb the next run.
     resume(path);
-    while !read(path, "pids").lines().all(is_gone) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
     assert_eq!(list(path.join("out")), ["0", "1", "2", "3"]);
+}
+
+#[test]
+fn after_kill_9_the_pipelines_end_without_another_run() {
+    let folder = dir();
+    let path = folder.path();
+    // A stage in a session of its own, and one that does not heed TERM.
+    let stages = "(trap '' TERM; echo $BASHPID >pid-0; while :; do sleep 0.1; done) | \
+        setsid bash -c 'echo $$ >pid-1; sleep 1000' | { echo $$ >pid-2; sleep 1000; }";
+    let mut child = shardrun(path, ["--run", "r", "-n", "1", stages]).into_command().spawn().unwrap();
+    bash("until [ -s pid-0 ] && [ -s pid-1 ] && [ -s pid-2 ]; do sleep 0.02; done").cwd(path).ok();
+    // Another run here is not its business.
+    let mut other =
+        shardrun(path, ["--run", "s", "-n", "1", "echo $$ >other; sleep 1000"]).into_command().spawn().unwrap();
+    bash("until [ -s other ]; do sleep 0.02; done").cwd(path).ok();
+    signal(&child, "KILL");
+    child.wait().unwrap();
+    let started = Instant::now();
+    for name in ["pid-0", "pid-1", "pid-2"] {
+        let pid = read(path, name);
+        while runs(&pid) {
+            assert!(started.elapsed() < Duration::from_secs(60), "the process of {name} still runs");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    assert!(runs(&read(path, "other")), "a pipeline of another run was ended");
+    signal(&other, "TERM");
+    assert_eq!(status(other.wait().unwrap()), 143);
+}
+
+#[test]
+fn after_kill_9_a_run_inside_a_pipeline_ends_too() {
+    let folder = dir();
+    let path = folder.path();
+    let inner = "shardrun --run inner -n 1 'echo $$ >pid; sleep 1000'";
+    let mut driver = shardrun(path, ["--run", "r", "-n", "1", inner]).into_command().spawn().unwrap();
+    bash("until [ -s pid ]; do sleep 0.02; done").cwd(path).ok();
+    signal(&driver, "KILL");
+    driver.wait().unwrap();
+    let (pid, started) = (read(path, "pid"), Instant::now());
+    while runs(&pid) {
+        assert!(started.elapsed() < Duration::from_secs(60), "the inner pipeline still runs");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub struct Args {
     pub command: Option<RunCommand>,
 }
 
-/// Subcommands: actions on an existing run, and two hidden ones that engines call on workers.
+/// Subcommands: actions on an existing run, and hidden ones that shardrun itself and its engines call.
 #[derive(Subcommand)]
 pub enum RunCommand {
     /// Show the state of a run: items done, running, failed and left; the slowest and the failed ones
@@ -160,6 +160,12 @@ pub enum RunCommand {
     Record {
         /// The run
         dir: PathBuf,
+    },
+    /// End the pipelines of a process that is killed (shardrun calls this; stdin ends with that process)
+    #[command(hide = true)]
+    Guard {
+        /// How that process marks what its commands start
+        mark: String,
     },
 }
 

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use tarpipe::cli::{self, Outcome};
-use tarpipe::run::signals;
+use tarpipe::run::{orphans, signals};
 use tarpipe::value::list;
 
 pub(crate) use args::Args;
@@ -45,6 +45,10 @@ fn run(args: Args) -> Result<Outcome> {
         Some(RunCommand::Item { serve: true, .. }) => worker::serve(),
         Some(RunCommand::Item { bundle, task, is_final, .. }) => worker::run(&bundle, task, is_final),
         Some(RunCommand::Record { dir }) => worker::record(&dir),
+        Some(RunCommand::Guard { mark }) => {
+            orphans::guard(&mark, attempt::TERM_GRACE);
+            Ok(Outcome::default())
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use tarpipe::location;
 use tarpipe::messages;
 use tarpipe::run::backoff::Backoff;
-use tarpipe::run::program::ToolFolder;
+use tarpipe::run::orphans::OrphanGuard;
+use tarpipe::run::program::{self, ToolFolder};
 use tarpipe::run::shell;
 use tarpipe::sink;
 
@@ -41,6 +42,8 @@ pub struct ItemRunner {
     path: String,
     /// That folder, which may be removed when this value is dropped.
     _tools: ToolFolder,
+    /// Ends the pipelines if this process is killed.
+    _guard: Option<OrphanGuard>,
     bash: PathBuf,
     /// Whether items start long after the outputs were listed, so that stored outputs are checked again.
     is_task: bool,
@@ -54,7 +57,10 @@ impl ItemRunner {
         let path = format!("{path}:{}", tools.path().display());
         // With its own PATH, a program given by name is started by fork, which takes longer than posix_spawn.
         let bash = shell::find("bash").unwrap_or_else(|| "bash".into());
-        Ok(ItemRunner { templates: spec.plan.templates()?, spec, stderr_to, bash, path, _tools: tools, is_task })
+        let guard = [program::command("shardrun")?, vec!["guard".into()]].concat();
+        let guard = OrphanGuard::start(&guard).context("cannot start shardrun guard")?;
+        let templates = spec.plan.templates()?;
+        Ok(ItemRunner { templates, spec, stderr_to, bash, path, _tools: tools, _guard: guard, is_task })
     }
 
     /// The plan and the limits.
