@@ -345,12 +345,16 @@ pod() { echo '{"kind":"Pod","metadata":{"name":"p'$1'","uid":"u'$1'","labels":{"
 case "$*" in
   *version*) echo '{"serverVersion":{"major":"1","minor":"31"}}' ;;
   *create*) cat >/dev/null ;;
-  *get\ jobs,pods*)
-    echo '{"items":[{"kind":"Job","metadata":{"name":"'$id'"},"spec":{"backoffLimitPerIndex":3},"status":
-      {"completedIndexes":"0-1","failedIndexes":"2","conditions":[{"type":"Failed","status":"True"}]}},'
-    pod 1 Succeeded Completed '{\"item\":2,\"start\":4000000000,\"state\":\"done\",\"bytes\":5}\n{\"item\":3,\"start\":4000000000,\"state\":\"done\"}\n'
-    echo ,
+  *get\ --raw\ *jobs*)
+    echo '{"items":[{"metadata":{"name":"'$id'"},"spec":{"backoffLimitPerIndex":3},"status":
+      {"completedIndexes":"0-1","failedIndexes":"2","conditions":[{"type":"Failed","status":"True"}]}}]}' ;;
+  *get\ --raw\ *pods*continue=page%202*)
+    echo '{"items":['
     pod 2 Failed Error '{\"item\":4,\"start\":4000000000,\"state\":\"failed\",\"code\":\"exit_status\",\"message\":\"bad\"}\n'
+    echo ']}' ;;
+  *get\ --raw\ *pods*)
+    echo '{"metadata":{"continue":"page 2"},"items":['
+    pod 1 Succeeded Completed '{\"item\":2,\"start\":4000000000,\"state\":\"done\",\"bytes\":5}\n{\"item\":3,\"start\":4000000000,\"state\":\"done\"}\n'
     echo ']}' ;;
   *) exit 1 ;;
 esac

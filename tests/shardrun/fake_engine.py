@@ -7,8 +7,10 @@ import fcntl
 import json
 import os
 import sys
+import urllib.parse
 
 HOME = os.environ["CLUSTER"]
+SAID = os.environ.get("SAID", "from")
 
 
 def flag(name, default=""):
@@ -45,11 +47,11 @@ def fail(text):
     sys.exit(text)
 
 
-def pods_of(job):
+def pods_of(job, indexes):
     labels = dict(job["metadata"]["labels"], **{"job-name": job["metadata"]["name"]})
-    for index in range(job["spec"]["completions"]):
+    for index in indexes:
         # A record as the worker leaves it, from a time when this run may not have existed.
-        record = json.dumps({"item": index, "state": "done", "attempts": 1, "start": 1.0, "stderr": f"from {index}\n"})
+        record = json.dumps({"item": index, "state": "done", "attempts": 1, "start": 1.0, "stderr": SAID and f"{SAID} {index}\n"})
         ended = {"terminated": {"reason": "Completed", "message": record + "\n"}}
         about = {
             "name": f"{job['metadata']['name']}-{index}",
@@ -61,6 +63,32 @@ def pods_of(job):
         if is_over():
             status = {"phase": "Succeeded", "containerStatuses": [{"state": ended}]}
         yield {"kind": "Pod", "metadata": about, "status": status}
+
+
+def lists(objects, url):
+    """A page of what the API server lists, and the objects that are selected."""
+    url = urllib.parse.urlsplit(url)
+    asked = dict(urllib.parse.parse_qsl(url.query))
+    first, limit = int(asked.get("continue", 0)), int(asked["limit"])
+    if limit > 2000:
+        fail("the page is too long")
+    selected = [o for o in objects.values() if f"shardrun={o['metadata']['labels']['shardrun']}" == asked["labelSelector"]]
+    jobs = [dict(o) for o in selected if o["kind"] == "Job"]
+    if url.path == "/apis/batch/v1/namespaces/ns/jobs":
+        for job in jobs:
+            job["status"] = {"conditions": [{"type": "Complete", "status": "True"}]} if is_over() else {}
+        jobs = [job for job in jobs if "looks" not in job]
+        page, count = jobs[first : first + limit], len(jobs)
+    elif url.path == "/api/v1/namespaces/ns/pods":
+        page, count = [], 0
+        for job in jobs:
+            after = count + job["spec"]["completions"]
+            page.extend(pods_of(job, range(max(first, count) - count, max(min(first + limit, after), count) - count)))
+            count = after
+    else:
+        fail(f"unknown path {url.path}")
+    about = {"continue": str(first + limit)} if count > first + limit else {}
+    return selected, {"metadata": about, "items": page}
 
 
 def kubectl():
@@ -87,16 +115,14 @@ def kubectl():
         for name in [k for k, o in objects.items() if o in chosen]:
             objects[name]["looks"] = int(os.environ.get("LOOKS", "2"))
         save("objects", {k: o for k, o in objects.items() if o["kind"] == "Job" or "looks" not in o})
-    elif "get" in words:
-        jobs = [dict(o) for o in chosen if o["kind"] == "Job"]
-        for job in jobs:
-            job["status"] = {"conditions": [{"type": "Complete", "status": "True"}]} if is_over() else {}
-        pods = [pod for job in jobs for pod in pods_of(job)]
-        for job in chosen:
-            if "looks" in job:
-                job["looks"] -= 1
-        save("objects", {k: o for k, o in objects.items() if o.get("looks", 1) > 0})
-        print(json.dumps({"items": [job for job in jobs if "looks" not in job] + pods}))
+    elif "--raw" in words:
+        selected, page = lists(objects, words[-1])
+        going = [o for o in selected if "looks" in o]
+        for job in going:
+            job["looks"] -= 1
+        if going:
+            save("objects", {k: o for k, o in objects.items() if o.get("looks", 1) > 0})
+        json.dump(page, sys.stdout)
     else:
         fail("unknown call")
 

@@ -1,12 +1,13 @@
 //! Limits of sites, servers and time apply to the whole run, and are reported while shardrun waits.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use super::live::{Cluster, K8S, SLURM, until, with};
 use super::{log, read, shardrun};
-use crate::support::{dir, status};
+use crate::support::{Run, dir, status};
 
 #[test]
 fn a_reader_that_has_enough_is_explained() {
@@ -28,7 +29,7 @@ fn a_reader_that_has_enough_is_explained() {
 }
 
 /// One start of the first task of the run `r`, as Slurm makes it, interrupted by the warning before its time is over.
-fn interrupted(cluster: &Cluster, folder: &std::path::Path, restarts: usize) {
+fn interrupted(cluster: &Cluster, folder: &Path, restarts: usize) {
     let worker = cluster.shardrun(folder, ["item", "r/submit-000", "0"]);
     let worker = worker.env("SLURM_JOB_ID", "17").env("SHARDRUN_REQUEUE", "1");
     let mut command = worker.env("SLURM_RESTART_COUNT", &restarts.to_string()).into_command();
@@ -196,19 +197,24 @@ struct Cost {
     memory: u64,
 }
 
-fn cost_of(engine: &[&str], items: usize) -> Cost {
-    const PEAK: &str = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); \
+/// Runs a command, and returns its peak memory in KiB or that of a program that it called.
+fn peak_of(run: Run, folder: &Path) -> u64 {
+    const PEAK: &str = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); \
         print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
-    let (cluster, folder) = (Cluster::new(), dir());
-    let items = items.to_string();
-    let run = cluster.shardrun(folder.path(), with(engine, &["--run", "r", "-n", &items, "true {}"]));
-    let command = run.env("MAX_ARRAY", "10001").into_command();
+    let command = run.into_command();
     let mut measured = Command::new("python3");
-    measured.args(["-c", PEAK]).arg(command.get_program()).args(command.get_args()).current_dir(folder.path());
+    measured.args(["-c", PEAK]).arg(command.get_program()).args(command.get_args()).current_dir(folder);
     measured.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = measured.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let memory = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+}
+
+fn cost_of(engine: &[&str], items: usize) -> Cost {
+    let (cluster, folder) = (Cluster::new(), dir());
+    let items = items.to_string();
+    let run = cluster.shardrun(folder.path(), with(engine, &["--run", "r", "-n", &items, "true {}"]));
+    let memory = peak_of(run.env("MAX_ARRAY", "10001"), folder.path());
     let calls = std::fs::read_to_string(cluster.path("calls")).unwrap().lines().count();
     let (mut files, mut bytes, mut folders) = (0, 0, vec![folder.path().join("r")]);
     while let Some(next) = folders.pop() {
@@ -235,4 +241,21 @@ fn a_hundred_thousand_items_cost_at_most_ten_times_as_much_as_ten_thousand() {
         // Nothing is written per task.
         assert!(large.files < 200 && large.calls < 50, "{engine:?}: {large:?}");
     }
+}
+
+#[test]
+fn pods_are_listed_in_pages() {
+    let peak = |items: usize| {
+        let (cluster, folder) = (Cluster::new(), dir());
+        let (count, path) = (items.to_string(), folder.path());
+        cluster.shardrun(path, with(&K8S[..4], &["--run", "r", "-n", &count, "true {}"])).done().status(0);
+        cluster.finish();
+        let peak = peak_of(cluster.shardrun(path, ["status", "r"]).env("SAID", ""), path);
+        let done = log(path).iter().filter(|record| record["state"] == "done").count();
+        assert_eq!(done, items);
+        peak
+    };
+    let (small, large) = (peak(2_000), peak(20_000));
+    // The 12 MB of JSON about the pods are never in memory together: as generic values they would take 80 MB.
+    assert!(large < small + (24 << 10), "{small} KiB, {large} KiB");
 }

@@ -3,21 +3,29 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::pods::Pod;
+use super::pods::{Pod, PodObject};
 use crate::shardrun::engine::external::query;
 use crate::shardrun::engine::submission::Submission;
 
 /// Time limit of a call of kubectl.
 pub const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Objects per page: a pod has about 6 KB, and each page is a call of kubectl.
+const PAGE: usize = 2000;
+/// The namespace of a context that names none.
+const DEFAULT_NAMESPACE: &str = "default";
+/// The namespace of a pod, where kubectl works without a kubeconfig file.
+const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// kubectl's current context. It is stored with the submission, because the user may switch to another one later.
 #[derive(Default)]
 pub struct KubeContext {
     /// Name of the context.
     pub name: Option<String>,
-    /// Its default namespace.
+    /// Its default namespace; inside a cluster, that of this pod.
     pub namespace: Option<String>,
 }
 
@@ -27,8 +35,10 @@ impl KubeContext {
         let answer = query(&["kubectl", "config", "view", "--minify", "-o", "json"], QUERY_TIMEOUT).unwrap_or_default();
         let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
         let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-        let namespace = text(&answer["contexts"][0]["context"]["namespace"]);
-        KubeContext { name: text(&answer["current-context"]), namespace }
+        let name = text(&answer["current-context"]);
+        let of_pod = || std::fs::read_to_string(POD_NAMESPACE).ok().filter(|_| name.is_none());
+        let namespace = text(&answer["contexts"][0]["context"]["namespace"]).or_else(of_pod);
+        KubeContext { namespace: namespace.map(|name| name.trim().to_owned()), name }
     }
 }
 
@@ -51,40 +61,91 @@ pub fn selector(submission: &Submission) -> String {
     format!("shardrun={}", id.rsplit_once('-').map_or(id, |(name, _)| name))
 }
 
-/// The objects of a submission on the server.
-pub struct ClusterView {
-    /// Pods that still exist.
-    pub pods: Vec<Pod>,
-    /// Number of Jobs that have not ended; if all Jobs were deleted, number of pods that have not ended.
-    pub active: usize,
+/// The Jobs of a submission.
+#[derive(Default)]
+pub struct JobsView {
     /// Number of Jobs.
-    pub jobs: usize,
+    pub count: usize,
+    /// Number of Jobs that have not ended.
+    pub active: usize,
     /// Completed tasks, if completion means that all of their items are done.
     pub completed: Vec<usize>,
 }
 
-/// The objects that `kubectl get` lists.
-pub fn get(submission: &Submission, args: &[&str]) -> Result<Vec<Value>> {
-    let args = [&["get"], args, &["-o", "json"]].concat();
-    let answer = query(&kubectl(submission, &args), QUERY_TIMEOUT)?;
-    let mut answer: Value = serde_json::from_str(&answer).context("kubectl: invalid JSON")?;
-    Ok(answer["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
+/// A page of objects from the API server.
+#[derive(Deserialize)]
+struct Page<T> {
+    #[serde(default)]
+    metadata: PageInfo,
+    items: Option<Vec<T>>,
 }
 
-/// Queries the objects of a submission.
-pub fn view(submission: &Submission) -> Result<ClusterView> {
-    let selector = selector(submission);
-    // kubectl lists Jobs first, so the pods of a Job that has ended have ended too.
-    let objects = get(submission, &["jobs,pods", "-l", &selector])?;
-    let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
-    let pods: Vec<Pod> = of_kind("Pod").filter_map(|pod| Pod::parse(pod, submission)).collect();
-    let jobs = of_kind("Job").count();
-    let active = match jobs {
-        0 => pods.iter().filter(|pod| !pod.has_ended()).count(),
-        _ => of_kind("Job").filter(|job| !has_ended(job)).count(),
-    };
-    let completed = of_kind("Job").flat_map(|job| completed(job, submission)).collect();
-    Ok(ClusterView { pods, active, jobs, completed })
+/// Where the next page begins; empty on the last one.
+#[derive(Default, Deserialize)]
+struct PageInfo {
+    #[serde(default, rename = "continue")]
+    next: String,
+}
+
+/// Calls `visit` for each object that `path` below the namespace lists, such as `api/v1` and `pods`. Reads pages, because
+/// `kubectl get -o` holds the whole list in memory: 650 MB for 100,000 pods.
+fn each<T: DeserializeOwned>(
+    submission: &Submission,
+    (api, kind): (&str, &str),
+    filter: &str,
+    mut visit: impl FnMut(T) -> Result<()>,
+) -> Result<()> {
+    let namespace = submission.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+    let first = format!("/{api}/namespaces/{namespace}/{kind}?{filter}&limit={PAGE}");
+    let mut next = String::new();
+    loop {
+        let url = if next.is_empty() { first.clone() } else { format!("{first}&continue={}", encode(&next)) };
+        let answer = query(&kubectl(submission, &["get", "--raw", &url]), QUERY_TIMEOUT)?;
+        let page: Page<T> =
+            serde_json::from_str(&answer).with_context(|| format!("kubectl: invalid list of {kind}"))?;
+        drop(answer);
+        page.items.into_iter().flatten().try_for_each(&mut visit)?;
+        next = page.metadata.next;
+        if next.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+fn encode(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+fn label_filter(submission: &Submission) -> String {
+    format!("labelSelector={}", encode(&selector(submission)))
+}
+
+/// Queries the Jobs of a submission. Query them before the pods, so that the pods of a Job that has ended have ended too.
+pub fn jobs(submission: &Submission) -> Result<JobsView> {
+    let mut view = JobsView::default();
+    each(submission, ("apis/batch/v1", "jobs"), &label_filter(submission), |job: Value| {
+        view.count += 1;
+        view.active += usize::from(!has_ended(&job));
+        view.completed.extend(completed(&job, submission));
+        Ok(())
+    })?;
+    Ok(view)
+}
+
+/// Calls `visit` for each pod of a submission that still exists.
+pub fn each_pod(submission: &Submission, mut visit: impl FnMut(Pod) -> Result<()>) -> Result<()> {
+    each(submission, ("api/v1", "pods"), &label_filter(submission), |pod: PodObject| {
+        Pod::new(pod, submission).map_or(Ok(()), &mut visit)
+    })
+}
+
+/// Calls `visit` for each warning about a Job of the namespace, whosever it is.
+pub fn each_warning(submission: &Submission, mut visit: impl FnMut(&Value)) -> Result<()> {
+    let filter = format!("fieldSelector={}", encode("involvedObject.kind=Job,type=Warning"));
+    each(submission, ("api/v1", "events"), &filter, |event: Value| {
+        visit(&event);
+        Ok(())
+    })
 }
 
 /// Tasks of an Indexed Job that have succeeded. Without a backoff limit per index, this is empty: such pods succeed even if items

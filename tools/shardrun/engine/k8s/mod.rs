@@ -26,9 +26,10 @@ use crate::shardrun::run::job_log::{ItemRecord, ItemStatus, JobLog};
 use crate::shardrun::run::pending::PendingRun;
 use crate::shardrun::task::bundle;
 use crate::shardrun::task::worker;
-use kubectl::{ClusterView, KubeContext, QUERY_TIMEOUT, kubectl, selector, view};
+use kubectl::{KubeContext, QUERY_TIMEOUT, each_pod, jobs, kubectl, selector};
 use limits::{check, check_limits, counts_failures, is_plain, parallel};
 use manifest::{ManifestBuilder, ServerVersion, TaskSlice};
+use pods::Pod;
 
 /// Version to assume in a dry run if the server cannot be queried.
 const RECENT_VERSION: ServerVersion = ServerVersion(31);
@@ -218,52 +219,62 @@ fn create_plain(
 
 /// The states of the tasks, from their pods.
 fn task_reports(submission: &Submission) -> TaskReports {
+    query_reports(submission).unwrap_or_default()
+}
+
+fn query_reports(submission: &Submission) -> Result<TaskReports> {
+    let jobs = jobs(submission)?;
+    let are_over = jobs.count > 0 && jobs.active == 0;
     let mut reports = TaskReports::new();
-    let Ok(ClusterView { pods, active, .. }) = view(submission) else { return reports };
-    for pod in &pods {
+    each_pod(submission, |pod| {
         let report = match pod.phase.as_str() {
             "Running" => TaskReport::open(ItemStatus::Running),
             "Pending" => TaskReport::open(ItemStatus::Left),
-            // The Job creates another pod, or ends.
-            "Failed" if active > 0 => TaskReport::open(ItemStatus::Left),
+            // The Job creates another pod, or was deleted.
+            "Failed" if !are_over => TaskReport::open(ItemStatus::Left),
             _ => TaskReport::ended(&pod.reason),
         };
         let is_better = reports.get(&pod.task).is_none_or(|known| known.status != ItemStatus::Running);
         if is_better {
             reports.insert(pod.task, report);
         }
-    }
-    if active > 0 && reports.is_empty() {
+        Ok(())
+    })?;
+    if jobs.active > 0 && reports.is_empty() {
         reports.insert(usize::MAX, TaskReport::open(ItemStatus::Left)); // the Jobs exist, but not their pods yet
     }
-    reports
+    Ok(reports)
 }
 
 /// Collects the results of pods that have ended into the run folder, each once; returns the number of Jobs that have not
-/// ended. It is called repeatedly while waiting, because a lost node takes its pods and their results along. A task that
-/// only the Job remembers as completed gets a record without details.
+/// ended, or, if all Jobs were deleted, of pods that have not. It is called repeatedly while waiting, because a lost node takes
+/// its pods and their results along. A task that only the Job remembers as completed gets a record without details.
 fn collect(folder: &RunFolder, submission: &Submission) -> Result<usize> {
     // Several processes may wait for the same run; each result is collected once.
     let lock = File::create(submission.path.join("collecting")).and_then(|file| file.lock().map(|()| file));
     let _lock = lock.with_context(|| submission.path.display().to_string())?;
-    let view = view(submission)?;
+    let jobs = jobs(submission)?;
     let file = submission.path.join("collected");
     let known = std::fs::read_to_string(&file).unwrap_or_default();
     let mut known: BTreeSet<String> = known.lines().map(str::to_owned).collect();
     let before = known.len();
     let mut log = JobLog::open(folder)?;
-    for pod in view.pods.iter().filter(|pod| pod.has_ended()) {
-        if !known.contains(&pod.uid) {
+    let mut open = 0;
+    each_pod(submission, |pod| {
+        if !pod.has_ended() {
+            open += 1;
+        } else if !known.contains(&pod.uid) {
             for record in pod.records(|| query(&kubectl(submission, &["logs", &pod.name]), QUERY_TIMEOUT))? {
                 worker::store(folder, &mut log, &record)?;
             }
-            known.insert(pod.uid.clone());
             if pod.phase == "Succeeded" {
                 known.insert(marker(pod.task));
             }
+            known.insert(pod.uid);
         }
-    }
-    let unreported: BTreeSet<usize> = view.completed.into_iter().filter(|&task| known.insert(marker(task))).collect();
+        Ok(())
+    })?;
+    let unreported: BTreeSet<usize> = jobs.completed.into_iter().filter(|&task| known.insert(marker(task))).collect();
     if !unreported.is_empty() {
         let mut records = Vec::new();
         bundle::each_task(&submission.path, |task, items| {
@@ -277,7 +288,7 @@ fn collect(folder: &RunFolder, submission: &Submission) -> Result<usize> {
         let lines: Vec<String> = known.into_iter().collect();
         tarpipe::sink::write_text(&file.to_string_lossy(), &(lines.join("\n") + "\n"))?;
     }
-    Ok(view.active)
+    Ok(if jobs.count == 0 { open } else { jobs.active })
 }
 
 /// The entry for a succeeded task in the list of collected results.
@@ -287,8 +298,15 @@ fn marker(task: usize) -> String {
 
 /// The log of the latest pod of a task.
 fn logs(submission: &Submission, task: usize) -> Option<String> {
-    let pod = view(submission).ok()?.pods.into_iter().rfind(|pod| pod.task == task)?;
-    query(&kubectl(submission, &["logs", &pod.name]), QUERY_TIMEOUT).ok()
+    let mut latest = None;
+    let find = |pod: Pod| {
+        if pod.task == task {
+            latest = Some(pod.name);
+        }
+        Ok(())
+    };
+    each_pod(submission, find).ok()?;
+    query(&kubectl(submission, &["logs", &latest?]), QUERY_TIMEOUT).ok()
 }
 
 /// Deletes the Jobs after collecting their results.
@@ -311,7 +329,15 @@ fn delete(folder: &RunFolder, submission: &Submission) -> Result<()> {
 
 /// The Jobs of a cancelled submission that still exist, or else its pods that are being ended; empty if there are none.
 fn remaining(submission: &Submission) -> Result<String> {
-    let view = view(submission)?;
-    let pods: Vec<&str> = view.pods.iter().filter(|pod| !pod.has_ended()).map(|pod| pod.name.as_str()).collect();
-    Ok(if view.jobs > 0 { submission.ids() } else { pods.join(",") })
+    if jobs(submission)?.count > 0 {
+        return Ok(submission.ids());
+    }
+    let mut pods = Vec::new();
+    each_pod(submission, |pod| {
+        if !pod.has_ended() {
+            pods.push(pod.name);
+        }
+        Ok(())
+    })?;
+    Ok(pods.join(","))
 }

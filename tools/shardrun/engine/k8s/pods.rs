@@ -1,9 +1,8 @@
 //! Reads pods from the answers of the Kubernetes API.
 
 use anyhow::Result;
-use serde_json::Value;
+use serde::Deserialize;
 
-use super::manifest::INDEX_ANNOTATION;
 use crate::shardrun::engine::Submission;
 use crate::shardrun::run::job_log::ItemRecord;
 use crate::shardrun::task::results::TRUNCATED;
@@ -29,17 +28,87 @@ pub struct Pod {
 /// Reasons to wait of every pod that starts.
 const NORMAL_REASONS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// Why a pod does not start: the reason of its container, or of the scheduler.
-fn waits(status: &Value) -> Option<(String, String)> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let container = &status["containerStatuses"][0]["state"]["waiting"];
-    if let Some(reason) = container["reason"].as_str() {
-        return (!NORMAL_REASONS.contains(&reason)).then(|| (reason.to_owned(), text(&container["message"])));
+/// The fields of a pod that are used. A pod has many more, so that a list of generic values would take ten times the memory.
+#[derive(Deserialize)]
+pub struct PodObject {
+    metadata: PodMetadata,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+#[derive(Deserialize)]
+struct PodMetadata {
+    name: String,
+    uid: String,
+    #[serde(default)]
+    labels: PodLabels,
+    #[serde(default)]
+    annotations: PodAnnotations,
+}
+
+#[derive(Default, Deserialize)]
+struct PodLabels {
+    #[serde(rename = "job-name")]
+    job: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct PodAnnotations {
+    #[serde(rename = "batch.kubernetes.io/job-completion-index")]
+    index: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PodStatus {
+    phase: String,
+    reason: Option<String>,
+    container_statuses: Vec<ContainerStatus>,
+    conditions: Vec<PodCondition>,
+}
+
+#[derive(Default, Deserialize)]
+struct ContainerStatus {
+    #[serde(default)]
+    state: ContainerState,
+}
+
+#[derive(Default, Deserialize)]
+struct ContainerState {
+    waiting: Option<StateDetail>,
+    terminated: Option<StateDetail>,
+}
+
+#[derive(Default, Deserialize)]
+struct StateDetail {
+    reason: Option<String>,
+    #[serde(default)]
+    message: String,
+}
+
+#[derive(Deserialize)]
+struct PodCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    message: String,
+}
+
+impl PodStatus {
+    /// Why the pod does not start: the reason of its container, or of the scheduler.
+    fn waits(&self) -> Option<(String, String)> {
+        let waiting = self.container_statuses.first().and_then(|container| container.state.waiting.as_ref());
+        if let Some(StateDetail { reason: Some(reason), message }) = waiting {
+            return (!NORMAL_REASONS.contains(&reason.as_str())).then(|| (reason.clone(), message.clone()));
+        }
+        let is_unscheduled =
+            |condition: &&PodCondition| condition.kind == "PodScheduled" && condition.status == "False";
+        let condition = self.conditions.iter().find(is_unscheduled)?;
+        Some((condition.reason.clone(), condition.message.clone()))
     }
-    let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-    let is_unscheduled = |condition: &&Value| condition["type"] == "PodScheduled" && condition["status"] == "False";
-    let condition = conditions.iter().find(is_unscheduled)?;
-    Some((text(&condition["reason"]), text(&condition["message"])))
 }
 
 impl Pod {
@@ -54,24 +123,24 @@ impl Pod {
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    /// Parses a pod; None if it does not belong to the submission.
-    pub fn parse(pod: &Value, submission: &Submission) -> Option<Self> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let metadata = &pod["metadata"];
-        let index: usize = metadata["annotations"][INDEX_ANNOTATION].as_str()?.parse().ok()?;
+    /// None if the object does not belong to the submission.
+    pub fn new(object: PodObject, submission: &Submission) -> Option<Self> {
+        let PodObject { metadata, mut status } = object;
+        let index: usize = metadata.annotations.index?.parse().ok()?;
         // The name of a plain Job is the name of its slice and its number.
-        let job = text(&metadata["labels"]["job-name"]);
+        let job = metadata.labels.job?;
         let part = submission.parts.iter().find(|part| job == part.id || job == format!("{}-{index}", part.id))?;
-        let terminated = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
-        let reason = [&terminated["reason"], &pod["status"]["reason"]].into_iter().find_map(Value::as_str);
+        let waits = status.waits().filter(|_| status.phase == "Pending");
+        let terminated = status.container_statuses.first_mut().and_then(|container| container.state.terminated.take());
+        let terminated = terminated.unwrap_or_default();
         Some(Pod {
-            name: text(&metadata["name"]),
-            uid: text(&metadata["uid"]),
+            name: metadata.name,
+            uid: metadata.uid,
             task: part.first + index,
-            phase: text(&pod["status"]["phase"]),
-            reason: reason.unwrap_or("failed").to_owned(),
-            waits: waits(&pod["status"]).filter(|_| pod["status"]["phase"] == "Pending"),
-            message: text(&terminated["message"]),
+            phase: status.phase,
+            reason: terminated.reason.or(status.reason).unwrap_or_else(|| "failed".to_owned()),
+            waits,
+            message: terminated.message,
         })
     }
 }
