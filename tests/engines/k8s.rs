@@ -109,6 +109,61 @@ fn kubernetes_cancels_the_live_run_and_tells_what_does_not_start() {
 
 #[test]
 #[ignore = "needs Kubernetes: scripts/test --engines"]
+fn kubernetes_keeps_nothing_of_a_deleted_run_and_everything_of_others() {
+    let k8s = k8s();
+    let left = |selector: &str| {
+        let names = format!("kubectl get jobs,pods,configmaps -o name -l '{selector}'");
+        let text = k8s.bash(&names).done().status(0).stdout_text();
+        let mut kinds: Vec<String> = text.lines().map(|name| name.split('/').next().unwrap().to_owned()).collect();
+        kinds.sort();
+        kinds
+    };
+    let foreign = "kubectl create configmap foreign --from-literal=a=b && kubectl label configmap foreign owner=other";
+    k8s.bash(foreign).done().status(0);
+    let other = "shardrun --on k8s --wait --image none --label owner=other --run other -n 1 'echo {}'";
+    k8s.bash(other).done().status(0);
+    let others = left("owner=other");
+    assert_eq!(others, ["configmap", "configmap", "job.batch", "pod"]);
+    let flags = "--label team=data --annotation note=x --cpu 100m --memory 64Mi";
+    let done = k8s.shardrun(&format!("{flags} --retries 0"), "[ {} != 2 ]; echo {}").done().status(3);
+    done.stderr_has("item 2 (2): the command failed with exit status 1");
+    assert_eq!(left("team=data").iter().filter(|kind| *kind == "pod").count(), 6);
+    let requested = "kubectl get pods -l team=data -o jsonpath='{.items[0].spec.containers[0].resources}'";
+    let requested = k8s.bash(requested).done().status(0).stdout_text();
+    assert_eq!(requested, r#"{"limits":{"memory":"64Mi"},"requests":{"cpu":"100m","memory":"64Mi"}}"#);
+    k8s.bash("shardrun cancel --delete run")
+        .done()
+        .status(0)
+        .stderr_has("run: nothing was running; deleted 1 submission");
+    assert!(left("team=data").is_empty(), "{:?}", left("team=data"));
+    assert_eq!(left("owner=other"), others, "objects of others were deleted");
+    // Results and state outlive the objects.
+    assert!(k8s.status().contains("5 of 6 done (83 %), 0 running, 1 failed, 0 left"), "{}", k8s.status());
+    // A live run is ended first.
+    let live = "shardrun --on k8s --image none --label team=data --run live -n 2 'sleep 1000'";
+    k8s.bash(live).done().status(0);
+    until("its pods start", || left("team=data").iter().filter(|kind| *kind == "pod").count() == 2);
+    k8s.bash("shardrun cancel --delete live").done().status(0).stderr_has("live: ended k8s shardrun-");
+    assert!(left("team=data").is_empty(), "{:?}", left("team=data"));
+    assert_eq!(left("owner=other"), others, "objects of others were deleted");
+}
+
+#[test]
+#[ignore = "needs Kubernetes: scripts/test --engines"]
+fn kubernetes_stops_a_run_with_too_many_failures() {
+    let k8s = k8s();
+    // One at a time: the third failure is one too many, and most items never start.
+    let flags = "--on k8s --wait --image none --chdir \"$PWD\" --run run -n 40 -j 1 --max-failures 2";
+    let done = k8s.bash(&format!("shardrun {flags} 'echo x >>began-{{}}; false'")).done().status(3);
+    done.stderr_has("items have failed; ending shardrun-");
+    let begun = (0..40).filter(|item| k8s.path(&format!("began-{item}")).exists()).count();
+    assert!((3..20).contains(&begun), "{begun} items began");
+    assert!(k8s.pods().is_empty(), "{:?}", k8s.pods());
+    k8s.bash("shardrun cancel run").done().status(0).stderr_has("run: nothing was running");
+}
+
+#[test]
+#[ignore = "needs Kubernetes: scripts/test --engines"]
 fn kubernetes_takes_names_that_fill_a_config_map() {
     let k8s = k8s();
     // Incompressible, and more than the annotation of `kubectl apply` has room for.

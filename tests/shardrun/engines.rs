@@ -26,6 +26,8 @@ secrets = ["s3"]
 env = { AWS_REGION = "eu" }
 grace = 60
 resources = { requests = { cpu = "1", memory = "1Gi" }, limits = { memory = "2Gi" } }
+labels = { team = "data", "kueue.x-k8s.io/queue-name" = "slow" }
+annotations = { owner = "me" }
 volumes = [
   { name = "data", mount = "/data", persistentVolumeClaim = { claimName = "data" } },
   { name = "host", mount = "/host", read_only = true, sub_path = "x", hostPath = { path = "/mnt" } },
@@ -53,6 +55,8 @@ k8s:
   resources:
     requests: {cpu: "1", memory: 1Gi}
     limits: {memory: 2Gi}
+  labels: {team: data, kueue.x-k8s.io/queue-name: slow}
+  annotations: {owner: me}
   volumes:
     - {name: data, mount: /data, persistentVolumeClaim: {claimName: data}}
     - name: host
@@ -420,6 +424,51 @@ fn manifests_use_what_a_server_has() {
 }
 
 #[test]
+fn a_users_file_has_the_defaults_of_pods_and_flags_replace_them() {
+    let folder = dir();
+    let path = folder.path();
+    std::fs::create_dir_all(path.join("home/tarpipe")).unwrap();
+    let user = "k8s:\n  image: registry/user:1\n  memory: 4G\n  cpu: 1\n  labels: {team: data, app: x}\n";
+    std::fs::write(path.join("home/tarpipe/cluster.yaml"), user).unwrap();
+    std::fs::write(path.join("site.yaml"), "k8s:\n  cpu: 2\n  namespace: batch\n").unwrap();
+    let objects = |more: &[&str]| -> Vec<Value> {
+        let flags = ["--on", "k8s", "--dry-run", "--plain-jobs", "--wait", "-n", "1", "true"];
+        let run = shardrun(path, flags.iter().chain(more)).env("XDG_CONFIG_HOME", path.join("home").to_str().unwrap());
+        text(run.ok()).split("\n---\n").map(|document| serde_json::from_str(document).unwrap()).collect()
+    };
+    let user = objects(&[]);
+    let container = |objects: &[Value]| objects[1]["spec"]["template"]["spec"]["containers"][0].clone();
+    let resources = |cpu: &str, memory: &str| serde_json::json!({"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}});
+    assert_eq!(container(&user)["image"], "registry/user:1");
+    assert_eq!(container(&user)["resources"], resources("1", "4G"));
+    assert_eq!(container(&objects(&["--config", "site.yaml"]))["resources"], resources("2", "4G"));
+    let pair = ["--label", "app=y", "--annotation", "note=a=b", "--memory", "500Mi", "--label", "shardrun=z"];
+    let flags = objects(&[&pair[..], &["--image", "other"]].concat());
+    assert_eq!(
+        (&container(&flags)["image"], &container(&flags)["resources"]),
+        (&"other".into(), &resources("1", "500Mi"))
+    );
+    let job = &flags[1];
+    for about in [&flags[0]["metadata"], &job["metadata"], &job["spec"]["template"]["metadata"]] {
+        assert_eq!((&about["labels"]["team"], &about["labels"]["app"]), (&"data".into(), &"y".into()));
+        assert!(about["labels"]["shardrun"].as_str().unwrap().starts_with("shardrun-"), "ours is replaced: {about}");
+    }
+    assert_eq!(
+        (&job["metadata"]["annotations"]["note"], &job["spec"]["template"]["metadata"]["annotations"]["note"]),
+        (&"a=b".into(), &"a=b".into())
+    );
+    shardrun(path, ["--on", "k8s", "--label", "x", "-n", "1", "true"])
+        .done()
+        .status(2)
+        .stderr_has("expected KEY=VALUE");
+    shardrun(path, ["--label", "x=y", "-n", "1", "true"]).fails(2, "shardrun: --label requires --on k8s");
+    std::fs::write(path.join("home/tarpipe/cluster.yaml"), "k8s: {cpu: [1]}\n").unwrap();
+    let wrong = shardrun(path, ["--on", "k8s", "--dry-run", "-n", "1", "true"]);
+    let wrong = wrong.env("XDG_CONFIG_HOME", path.join("home").to_str().unwrap()).done().status(2);
+    wrong.stderr_has("cluster.yaml: k8s.cpu: expected a quantity such as 2, 500m or 4Gi");
+}
+
+#[test]
 fn manifests_fit_the_schemas_of_every_version() {
     let folder = dir();
     let path = folder.path();
@@ -428,7 +477,11 @@ fn manifests_fit_the_schemas_of_every_version() {
     let mut all = Vec::new();
     for minor in 25..=37 {
         let version = format!("1.{minor}");
-        let flags: [&[&str]; 2] = [&["--max-failures", "1", "--wait"], &["--plain-jobs", "--wait"]];
+        let kueue = "--label=kueue.x-k8s.io/queue-name=fast";
+        let flags: [&[&str]; 2] = [
+            &["--max-failures", "1", "--wait", "--cpu", "500m", "--memory", "4Gi"],
+            &["--plain-jobs", "--wait", kueue, "--annotation", "kueue.x-k8s.io/job-min-parallelism=1"],
+        ];
         for more in flags {
             all.extend(manifests(path, &version, more).into_iter().map(|document| (version.clone(), document)));
         }

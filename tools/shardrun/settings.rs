@@ -78,6 +78,9 @@ pub struct RunSettings {
     pub wait: bool,
 
     /// Site configuration: a TOML or YAML file with sections batch, interactive, worker and k8s
+    ///
+    /// Its keys replace those of /etc/tarpipe/cluster.yaml and ~/.config/tarpipe/cluster.yaml, which are read first if they
+    /// exist.
     #[arg(long, value_name = "FILE")]
     pub config: Option<String>,
 
@@ -102,6 +105,24 @@ pub struct RunSettings {
     /// Namespace of the Jobs (k8s)
     #[arg(long, value_name = "NAME")]
     pub namespace: Option<String>,
+
+    /// Request N CPUs per pod, such as 2 or 500m (k8s)
+    #[arg(long, value_name = "N")]
+    pub cpu: Option<String>,
+
+    /// Request SIZE of memory per pod, such as 4Gi, and limit it to that (k8s)
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+
+    /// Add a label to the Jobs, their pods and ConfigMaps, such as kueue.x-k8s.io/queue-name=batch (k8s)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
+    #[serde(default)]
+    pub label: Vec<(String, String)>,
+
+    /// Add an annotation to the Jobs and their pods (k8s)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
+    #[serde(default)]
+    pub annotation: Vec<(String, String)>,
 
     /// Create one single-pod Job per task, for servers before 1.21 (k8s)
     #[arg(long)]
@@ -163,6 +184,10 @@ impl RunSettings {
             ("--interactive", self.interactive, &[Slurm]),
             ("--image", self.image.is_some(), &[K8s]),
             ("--namespace", self.namespace.is_some(), &[K8s]),
+            ("--cpu", self.cpu.is_some(), &[K8s]),
+            ("--memory", self.memory.is_some(), &[K8s]),
+            ("--label", !self.label.is_empty(), &[K8s]),
+            ("--annotation", !self.annotation.is_empty(), &[K8s]),
             ("--plain-jobs", self.plain_jobs, &[K8s]),
             ("--config", self.config.is_some(), &[Slurm, K8s]),
             ("--master", self.master.is_some(), &[Spark]),
@@ -215,4 +240,9 @@ pub fn use_endpoint(url: Option<&str>) {
 
 fn parse_chunk(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|&chunk| chunk > 0).ok_or_else(|| "not a positive number".into())
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or("expected KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
 }

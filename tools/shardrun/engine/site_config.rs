@@ -1,13 +1,15 @@
-//! The site configuration of --config, in TOML or YAML: flags for sbatch (`batch`) and salloc (`interactive`), the setup of
-//! workers (`worker`), and the specification of pods (`k8s`). `slurm-cluster` reads the same file: its sections `spark`
-//! and `ray` and its key `interactive.srun` are checked here and not used.
+//! The site configuration: the files of the site and of the user, then that of --config, in TOML or YAML: flags for sbatch
+//! (`batch`) and salloc (`interactive`), the setup of workers (`worker`), and the specification of pods (`k8s`).
+//! `slurm-cluster` reads the same files: its sections `spark` and `ray` and its key `interactive.srun` are checked here and
+//! not used.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 use tarpipe::cli::Usage;
 
 use crate::shardrun::engine::yaml;
@@ -15,7 +17,7 @@ use crate::shardrun::engine::yaml;
 /// A section or a part of one, in either format.
 pub type ConfigTable = Map<String, Value>;
 
-/// The content of the file; every part is optional.
+/// The content of a file; every part is optional.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SiteConfig {
@@ -109,6 +111,16 @@ pub struct PodConfig {
     /// Resource requests and limits.
     #[serde(default)]
     pub resources: ConfigTable,
+    /// CPUs to request; --cpu overrides it.
+    pub cpu: Option<Quantity>,
+    /// Memory to request, and its limit; --memory overrides it.
+    pub memory: Option<Quantity>,
+    /// Labels of all objects; --label adds to them.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of Jobs and pods; --annotation adds to them.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
     /// Version of the server, if kubectl cannot query it.
     pub version: Option<String>,
     /// Termination grace period in seconds.
@@ -123,15 +135,66 @@ pub struct PodConfig {
     pub container: ConfigTable,
 }
 
+/// An amount as Kubernetes writes it, such as 2, 500m or 4Gi.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a quantity such as 2, 500m or 4Gi")]
+pub enum Quantity {
+    /// A plain number.
+    Number(Number),
+    /// A number with a unit.
+    Text(String),
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Quantity::Number(number) => number.fmt(f),
+            Quantity::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+/// The files of the site and of the user, which slurm-cluster reads too.
+fn default_files() -> Vec<String> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let site = variable("TARPIPE_CLUSTER_SITE").unwrap_or_else(|| "/etc/tarpipe/cluster.yaml".into());
+    let folder = variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| format!("{home}/.config")));
+    let files = std::iter::once(site).chain(folder.map(|folder| format!("{folder}/tarpipe/cluster.yaml")));
+    files.filter(|file| Path::new(file).exists()).collect()
+}
+
+/// The checked content of a file.
+fn read_value(file: &str) -> Result<Value, String> {
+    let text = std::fs::read_to_string(file).map_err(|err| err.to_string())?;
+    let value = if file.ends_with(".yaml") || file.ends_with(".yml") {
+        SiteConfig::parse_yaml(&text).and_then(SiteConfig::check_lists)?;
+        yaml::parse(&text).map_err(|(line, what)| format!("line {line}: {what}"))?
+    } else {
+        SiteConfig::parse_toml(&text).and_then(SiteConfig::check_lists)?;
+        toml::from_str(&text).map_err(|err| err.to_string())?
+    };
+    Ok(if value.is_null() { json!({}) } else { value })
+}
+
+/// Adds the keys of a later file; they replace those of an earlier one.
+fn merge(into: &mut Value, later: Value) {
+    match (into, later) {
+        (Value::Object(into), Value::Object(later)) => {
+            later.into_iter().for_each(|(key, value)| merge(into.entry(key).or_insert(Value::Null), value));
+        }
+        (into, later) => *into = later,
+    }
+}
+
 impl SiteConfig {
-    /// Reads the file; without one, the configuration is empty.
+    /// Reads the files of the site and of the user, if there are any, and this one.
     pub fn read(file: Option<&str>) -> Result<Self> {
-        let Some(file) = file else { return Ok(SiteConfig::default()) };
-        let text = std::fs::read_to_string(file).map_err(|err| Usage(format!("{file}: {err}")))?;
-        let is_yaml = file.ends_with(".yaml") || file.ends_with(".yml");
-        let parsed = if is_yaml { SiteConfig::parse_yaml(&text) } else { SiteConfig::parse_toml(&text) };
-        let parsed = parsed.and_then(SiteConfig::check_lists);
-        parsed.map_err(|what| anyhow!(Usage(format!("{file}: {}", what.replace('\n', " ")))))
+        let mut merged = json!({});
+        for file in default_files().iter().map(String::as_str).chain(file) {
+            let value = read_value(file).map_err(|what| Usage(format!("{file}: {}", what.replace('\n', " "))))?;
+            merge(&mut merged, value);
+        }
+        Ok(serde_json::from_value(merged)?)
     }
 
     /// Refuses a misspelt key of an argument list, which would otherwise be taken for the name of a flag.

@@ -4,11 +4,12 @@ use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::io::Write;
 use tarpipe::compression::Compression;
 use tarpipe::run::shell;
 
-use crate::shardrun::engine::site_config::{ConfigTable, PodConfig, SiteConfig};
+use crate::shardrun::engine::site_config::{ConfigTable, PodConfig, Quantity, SiteConfig};
 use crate::shardrun::run::pending::PendingRun;
 use crate::shardrun::task::bundle;
 
@@ -24,7 +25,7 @@ const RESTARTS: u32 = 3;
 /// Seconds for which finished Jobs are kept, so that `status` can read their results.
 const TTL_SECONDS: u32 = 7 * 24 * 3600;
 /// Annotation with the number of a pod in its Job.
-pub const INDEX_ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
+const INDEX_ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
 
 /// The minor version of a server 1.x, which decides what it supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
@@ -159,7 +160,7 @@ impl ManifestBuilder<'_> {
         Ok(json!({
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": {"name": name, "labels": self.labels()},
+            "metadata": {"name": name, "labels": self.labels(), "annotations": self.annotations()},
             "spec": spec,
         }))
     }
@@ -174,15 +175,41 @@ impl ManifestBuilder<'_> {
         json!({"rules": rules})
     }
 
+    /// Our own labels come last: they find the objects of the run.
     fn labels(&self) -> Value {
-        json!({"app.kubernetes.io/name": "shardrun", "shardrun": self.name})
+        let mut labels = pairs(&self.config.k8s.labels, &self.pending.settings.label);
+        labels.insert("app.kubernetes.io/name".into(), "shardrun".into());
+        labels.insert("shardrun".into(), self.name.as_str().into());
+        Value::Object(labels)
+    }
+
+    fn annotations(&self) -> Value {
+        Value::Object(pairs(&self.config.k8s.annotations, &self.pending.settings.annotation))
+    }
+
+    /// The resources of the container. Memory is a limit too, because a pod that takes more than it requested endangers others.
+    fn resources(&self) -> Map<String, Value> {
+        let (pods, settings) = (&self.config.k8s, &self.pending.settings);
+        let mut resources = pods.resources.clone();
+        let mut set = |part: &str, name: &str, amount: &str| {
+            let part = resources.entry(part).or_insert_with(|| json!({}));
+            part[name] = amount.into();
+        };
+        if let Some(cpu) = settings.cpu.clone().or_else(|| pods.cpu.as_ref().map(Quantity::to_string)) {
+            set("requests", "cpu", &cpu);
+        }
+        if let Some(memory) = settings.memory.clone().or_else(|| pods.memory.as_ref().map(Quantity::to_string)) {
+            set("requests", "memory", &memory);
+            set("limits", "memory", &memory);
+        }
+        resources
     }
 
     fn template(&self, slice: &TaskSlice, task: Option<usize>) -> Result<Value> {
         let pods = &self.config.k8s;
-        let mut metadata = json!({"labels": self.labels()});
+        let mut metadata = json!({"labels": self.labels(), "annotations": self.annotations()});
         if let Some(task) = task {
-            metadata["annotations"] = json!({INDEX_ANNOTATION: task.to_string()});
+            metadata["annotations"][INDEX_ANNOTATION] = task.to_string().into();
         }
         let mut volumes = vec![json!({"name": "shardrun", "configMap": {"name": self.name_of(slice)}})];
         volumes.extend(site_volumes(pods));
@@ -214,8 +241,9 @@ impl ManifestBuilder<'_> {
             let secrets = pods.secrets.iter().map(|name| json!({"secretRef": {"name": name}}));
             container["envFrom"] = secrets.collect();
         }
-        if !pods.resources.is_empty() {
-            container["resources"] = Value::Object(pods.resources.clone());
+        let resources = self.resources();
+        if !resources.is_empty() {
+            container["resources"] = Value::Object(resources);
         }
         merge(&mut container, &pods.container);
         Ok(container)
@@ -245,6 +273,12 @@ impl ManifestBuilder<'_> {
         env.extend(site.map(|(name, value)| variable(name, value)));
         env
     }
+}
+
+/// The pairs of the site configuration and of the command line, which replaces equal keys.
+fn pairs(site: &BTreeMap<String, String>, flags: &[(String, String)]) -> Map<String, Value> {
+    let all = site.iter().chain(flags.iter().map(|(key, value)| (key, value)));
+    all.map(|(key, value)| (key.clone(), value.as_str().into())).collect()
 }
 
 /// The image from --image or the site configuration; empty if neither has one.
