@@ -149,8 +149,9 @@ fn a_dataset_is_made_by_jobs_of_so_many_shards_each() {
     let made = list(slurm.path("out"));
     assert_eq!(made.iter().filter(|name| name.ends_with("_stats.json")).count(), 5, "{made:?}");
     // The second job had what the first left.
-    let items = fs::read_to_string(slurm.path("out/.any2dataset/items")).unwrap();
-    assert_eq!(items, "3\n4\n");
+    let pipelines = fs::read_to_string(slurm.path("out/.any2dataset/pipelines")).unwrap();
+    let shards: Vec<&str> = pipelines.lines().filter_map(|line| Some(line.split_once('\t')?.0)).collect();
+    assert_eq!(shards, ["3", "4"]);
     let stats = fs::read_to_string(slurm.path("out/00001_stats.json")).unwrap();
     assert!(stats.contains("\"failed_to_download\": 1"), "{stats}");
 }
