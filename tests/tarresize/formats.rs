@@ -17,7 +17,8 @@ fn gray() -> GrayImage {
     GrayImage::from_fn(40, 30, |x, _| Luma([(x * 6) as u8]))
 }
 
-fn picture(name: &str) -> Vec<u8> {
+/// A file of pictures/.
+pub fn picture(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tarresize/pictures").join(name)).unwrap()
 }
 
@@ -105,6 +106,53 @@ mod avif {
         vast[size..size + 8].copy_from_slice(&[0, 0, 1, 0, 0, 0, 1, 0]);
         refused("-s 16", &vast, "decode");
     }
+
+    /// A box, or with a version and flags of 0 a full box.
+    fn file_box(kind: &[u8; 4], body: &[&[u8]]) -> Vec<u8> {
+        let body = body.concat();
+        [&(body.len() as u32 + 8).to_be_bytes(), kind.as_slice(), &body].concat()
+    }
+
+    /// An AVIF of these locations, references and data, whose item 1 has this type and size.
+    fn avif(kind: &[u8; 4], size: u32, locations: &[u8], references: &[u8], idat: &[u8]) -> Vec<u8> {
+        let entry = |id: u8, kind: &[u8; 4]| file_box(b"infe", &[&[2, 0, 0, 0, 0, id, 0, 0], kind, &[0]]);
+        let size = file_box(b"ispe", &[&[0; 4], &size.to_be_bytes(), &size.to_be_bytes()]);
+        let meta = [
+            file_box(b"pitm", &[&[0, 0, 0, 0, 0, 1]]),
+            file_box(b"iinf", &[&[0, 0, 0, 0, 0, 2], &entry(1, kind), &entry(2, b"av01")]),
+            file_box(b"iloc", &[locations]),
+            file_box(b"iref", &[&[0; 4], references]),
+            file_box(b"idat", &[idat]),
+            file_box(
+                b"iprp",
+                &[&file_box(b"ipco", &[&size]), &file_box(b"ipma", &[&[0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1]])],
+            ),
+        ];
+        let brand = file_box(b"ftyp", &[b"avif\0\0\0\0avifmif1"]);
+        [brand, file_box(b"meta", &[&[0; 4], &meta.concat()])].concat()
+    }
+
+    #[test]
+    fn an_avif_with_lists_out_of_all_proportion_is_refused() {
+        // Extents without any byte: 20,000 items of 65,535 each.
+        let locations = (0..20_000u16).flat_map(|id| [id.to_be_bytes(), [0; 2], [0xff; 2]].concat());
+        let locations: Vec<u8> = [0, 0, 0, 0, 0, 0, 0x4e, 0x20].into_iter().chain(locations).collect();
+        refused("-s 16", &avif(b"av01", 64, &locations, &[], &[]), "decode");
+        // A grid of 20 tiles, all of them the same frame.
+        let whole = picture("large.avif");
+        let at = whole.windows(4).position(|name| name == b"mdat").unwrap() + 4;
+        let idat = [&[0, 0, 4, 3, 0x16, 0xa8, 0x16, 0xa8], &whole[at..]].concat();
+        let item = |id: u8, at: u32, len: usize| {
+            [&[0, id, 0, 1, 0, 0, 0, 1], at.to_be_bytes().as_slice(), &(len as u32).to_be_bytes()].concat()
+        };
+        let locations = [&[1, 0, 0, 0, 0x44, 0, 0, 2], &*item(1, 0, 8), &*item(2, 8, idat.len() - 8)].concat();
+        let references = file_box(b"dimg", &[&[0, 1, 0, 20], &[0, 2].repeat(20)]);
+        refused("-s 16", &avif(b"grid", 5800, &locations, &references, &idat), "decode");
+        // One frame after another.
+        let frames = whole[at..].repeat(5);
+        let locations = [&[1, 0, 0, 0, 0x44, 0, 0, 1], &*item(1, 0, frames.len())].concat();
+        refused("-s 16", &avif(b"av01", 1600, &locations, &[], &frames), "bomb");
+    }
 }
 
 #[cfg(feature = "jpeg2000")]
@@ -116,6 +164,29 @@ fn jpeg_2000_is_read() {
     assert_eq!(decoded(&out).to_rgba8().get_pixel(30, 5)[3], 128);
     let whole = picture("rgb.jp2");
     refused("-s 16", &whole[..whole.len() * 2 / 3], "truncated");
+}
+
+/// Writes numbers into the size segment of a JPEG 2000 file: width, height, two offsets, and width and height of a tile.
+#[cfg(feature = "jpeg2000")]
+fn with_sizes(file: &mut [u8], sizes: [u32; 6]) {
+    let at = file.windows(4).position(|bytes| bytes == [0xff, 0x4f, 0xff, 0x51]).unwrap() + 8;
+    let fields = file[at..].as_chunks_mut::<4>().0;
+    fields.iter_mut().zip(sizes).for_each(|(field, size)| *field = size.to_be_bytes());
+}
+
+#[cfg(feature = "jpeg2000")]
+#[test]
+fn jpeg_2000_of_too_many_tiles_or_blocks_is_refused() {
+    let side = 13_000;
+    let mut tiles = picture("rgb.jp2");
+    with_sizes(&mut tiles, [side, side, 0, 0, 1, 1]);
+    refused("-s 16", &tiles, "decode");
+    // Code blocks of 4 by 4 pixels: the same picture with blocks of 64 by 64 takes less.
+    let mut blocks = picture("rgb.jp2");
+    with_sizes(&mut blocks, [2000, 2000, 0, 0, 2000, 2000]);
+    let at = blocks.windows(2).position(|bytes| bytes == [0xff, 0x52]).unwrap() + 10;
+    blocks[at..at + 2].fill(0);
+    refused("-s 16 --memory 500M", &blocks, "memory");
 }
 
 #[cfg(feature = "jpegxl")]

@@ -8,6 +8,7 @@ use image::{DynamicImage, ImageFormat, RgbaImage};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use serde_json::Value;
 
+use super::formats::picture;
 use super::{encoded, exif, jpeg, jpeg_of, photo, png, with_segment};
 use crate::hostile::tarresize::endless_webp;
 use crate::support::{Archive, archives::noise, dir, members, words};
@@ -106,7 +107,7 @@ fn seeds() -> Vec<Vec<u8>> {
     let clear = RgbaImage::from_fn(33, 21, |x, y| image::Rgba([x as u8 * 7, y as u8 * 9, 80, (x * y) as u8]));
     let inks: Vec<u8> = (0..40 * 30 * 4).map(|i| (i * 7 % 251) as u8).collect();
     let profile = [b"ICC_PROFILE\0\x01\x01".as_slice(), &noise(5, 300)].concat();
-    vec![
+    let mut seeds = vec![
         plain.clone(),
         optimized.clone(),
         jpeg_with(|encoder| encoder.set_progressive(true)),
@@ -129,7 +130,12 @@ fn seeds() -> Vec<Vec<u8>> {
         encoded(photo(50, 40), ImageFormat::Bmp),
         encoded(photo(50, 40), ImageFormat::Tiff),
         encoded(photo(50, 40), ImageFormat::Pnm),
-    ]
+    ];
+    // A build without one of the decoders refuses them, which must not depend on other images either.
+    seeds.extend(
+        ["420.avif", "rgba.avif", "ten-bits.avif", "rgb.jp2", "gray.j2k", "rgba.jxl", "lossy.jxl"].map(picture),
+    );
+    seeds
 }
 
 /// Every seed whole, and `count` damaged ones: bytes replaced, mostly in the head, or the end cut off.

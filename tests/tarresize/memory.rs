@@ -7,6 +7,7 @@ use flate2::write::ZlibEncoder;
 use image::{DynamicImage, ImageFormat, RgbImage, RgbaImage};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
+use super::formats::picture;
 use super::{encoded, exif, jpeg_of, photo, png, with_segment};
 use crate::hostile::tarresize::chunk;
 use crate::support::{Archive, dir, members, names, peak_memory, words};
@@ -124,7 +125,7 @@ fn hungry() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     encoder.set_progressive(true);
     encoder.encode(image.as_raw(), width as u16, height as u16, ColorType::Rgb).unwrap();
     let turned = with_segment(&jpeg, 0xe1, &exif(6));
-    vec![
+    let mut images = vec![
         ("jpeg", "-m no", jpeg),
         ("turned jpeg", "-m no --format png", turned.clone()),
         ("turned jpeg, small", "-s 600", turned),
@@ -141,7 +142,19 @@ fn hungry() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("bmp", "-s 100", encoded(image.clone(), ImageFormat::Bmp)),
         ("tiff", "-s 100", encoded(image.clone(), ImageFormat::Tiff)),
         ("pnm", "-s 100", encoded(image, ImageFormat::Pnm)),
-    ]
+    ];
+    // Files of the same size, made by libavif, OpenJPEG and libjxl.
+    let mut add = |names: &[&'static str]| images.extend(names.iter().map(|name| (*name, "-s 100", picture(name))));
+    if cfg!(feature = "avif") {
+        add(&["large.avif", "large-rgba.avif"]);
+    }
+    if cfg!(feature = "jpeg2000") {
+        add(&["large.jp2"]);
+    }
+    if cfg!(feature = "jpegxl") {
+        add(&["large.jxl", "large-rgba.jxl"]);
+    }
+    images
 }
 
 #[test]

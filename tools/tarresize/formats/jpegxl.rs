@@ -3,6 +3,7 @@
 use jxl_oxide::{AllocTracker, EnumColourEncoding, InitializeResult, JxlImage, RenderingIntent};
 
 use crate::tarresize::failure::{ImageFailure, ImageFailureCode};
+use crate::tarresize::formats::header::MAX_PIXELS;
 use crate::tarresize::geometry::PixelSize;
 use crate::tarresize::jpeg::DecodedPicture;
 use crate::tarresize::pixels::picture::{Picture, PixelLayout};
@@ -56,6 +57,7 @@ impl JxlHeader {
         if image.num_loaded_keyframes() == 0 {
             return Err(ImageFailure::truncated("unexpected end of data"));
         }
+        check_layers(&image)?;
         let frame = image.render_frame(0).map_err(ImageFailure::decode)?;
         let mut stream = frame.stream();
         let layout = match (image.pixel_format().is_grayscale(), image.pixel_format().has_black(), stream.channels()) {
@@ -76,4 +78,22 @@ impl JxlHeader {
         stream.write_to_buffer(&mut picture.data);
         Ok(DecodedPicture { picture, damage: None })
     }
+}
+
+/// Refuses an image whose first shown frame is composed of layers with too many pixels in total; a small layer takes the
+/// time of the whole image, too.
+fn check_layers(image: &JxlImage) -> Result<(), ImageFailure> {
+    let whole = PixelSize::new(image.width(), image.height()).area();
+    let (mut count, mut pixels) = (0, 0u64);
+    for header in (0..image.num_loaded_frames()).map_while(|i| image.frame(i)).map(|frame| frame.header()) {
+        count += 1;
+        pixels = pixels.saturating_add(PixelSize::new(header.width, header.height).area().max(whole));
+        if header.is_keyframe() {
+            break;
+        }
+    }
+    if pixels > MAX_PIXELS {
+        return Err(ImageFailure::new(ImageFailureCode::Bomb, format!("{count} layers of {pixels} pixels in total")));
+    }
+    Ok(())
 }

@@ -1,6 +1,19 @@
 //! Reads the boxes of an AVIF file: which items make up the image, where their data is, and their properties.
 
+use std::collections::HashMap;
+
 use crate::tarresize::failure::{ImageFailure, ImageFailureCode};
+
+/// Files that list more boxes, extents or references are refused, so that lists take little memory: a grid has at most
+/// 65,536 tiles.
+const MAX_ENTRIES: usize = 1 << 18;
+
+fn check_count(entries: usize) -> Result<(), ImageFailure> {
+    if entries > MAX_ENTRIES {
+        return Err(ImageFailure::decode(format!("AVIF with more than {MAX_ENTRIES} boxes, extents or references")));
+    }
+    Ok(())
+}
 
 /// A box: its type and contents.
 #[derive(Clone, Copy)]
@@ -9,7 +22,7 @@ pub struct FileBox<'a> {
     pub body: &'a [u8],
 }
 
-/// Splits data into boxes; a box that exceeds the data ends early and is reported as truncated.
+/// Splits data into boxes. A box that exceeds the data is reported as truncated.
 pub fn boxes(mut data: &[u8]) -> Result<Vec<FileBox<'_>>, ImageFailure> {
     let mut found = Vec::new();
     while !data.is_empty() {
@@ -26,6 +39,7 @@ pub fn boxes(mut data: &[u8]) -> Result<Vec<FileBox<'_>>, ImageFailure> {
             return Err(ImageFailure::decode("invalid box length"));
         }
         found.push(FileBox { kind, body: data.get(header..len).ok_or_else(ends_early)? });
+        check_count(found.len())?;
         data = &data[len..];
     }
     Ok(found)
@@ -70,7 +84,6 @@ impl<'a> Reader<'a> {
 
 /// Where the data of an item is.
 struct Location {
-    id: u64,
     /// Whether positions count from the start of the `idat` box instead of the file.
     in_idat: bool,
     extents: Vec<(u64, u64)>,
@@ -78,11 +91,11 @@ struct Location {
 
 /// The items of a file.
 pub struct Items<'a> {
-    file: &'a [u8],
+    pub file: &'a [u8],
     idat: &'a [u8],
     pub primary: u64,
-    kinds: Vec<(u64, [u8; 4])>,
-    locations: Vec<Location>,
+    kinds: HashMap<u64, [u8; 4]>,
+    locations: HashMap<u64, Location>,
     /// The type of the reference, the item it is from, and the item it is to.
     references: Vec<([u8; 4], u64, u64)>,
     properties: Vec<FileBox<'a>>,
@@ -115,7 +128,7 @@ impl<'a> Items<'a> {
     }
 
     pub fn kind(&self, id: u64) -> Option<[u8; 4]> {
-        self.kinds.iter().find(|(item, _)| *item == id).map(|(_, kind)| *kind)
+        self.kinds.get(&id).copied()
     }
 
     /// The items of a type that refer to `id`, by this type of reference.
@@ -140,8 +153,7 @@ impl<'a> Items<'a> {
 
     /// The data of an item.
     pub fn data(&self, id: u64) -> Result<Vec<u8>, ImageFailure> {
-        let location = self.locations.iter().find(|location| location.id == id);
-        let location = location.ok_or_else(|| ImageFailure::decode("AVIF item without data"))?;
+        let location = self.locations.get(&id).ok_or_else(|| ImageFailure::decode("AVIF item without data"))?;
         let from = if location.in_idat { self.idat } else { self.file };
         let mut data = Vec::new();
         for &(at, len) in &location.extents {
@@ -186,22 +198,22 @@ fn read_primary(body: &[u8]) -> Result<u64, ImageFailure> {
     reader.number(if version == 0 { 2 } else { 4 })
 }
 
-fn read_kinds(body: &[u8]) -> Result<Vec<(u64, [u8; 4])>, ImageFailure> {
+fn read_kinds(body: &[u8]) -> Result<HashMap<u64, [u8; 4]>, ImageFailure> {
     let mut reader = Reader { data: body };
     let (version, _) = reader.version()?;
     reader.number(if version == 0 { 2 } else { 4 })?;
-    let mut kinds = Vec::new();
+    let mut kinds = HashMap::new();
     for entry in boxes(reader.data)?.into_iter().filter(|entry| entry.kind == *b"infe") {
         let mut reader = Reader { data: entry.body };
         let (version, _) = reader.version()?;
         let id = reader.number(if version < 3 { 2 } else { 4 })?;
         reader.number(2)?;
-        kinds.push((id, reader.array::<4>()?));
+        kinds.entry(id).or_insert(reader.array::<4>()?);
     }
     Ok(kinds)
 }
 
-fn read_locations(body: &[u8]) -> Result<Vec<Location>, ImageFailure> {
+fn read_locations(body: &[u8]) -> Result<HashMap<u64, Location>, ImageFailure> {
     let mut reader = Reader { data: body };
     let (version, _) = reader.version()?;
     let sizes = reader.number(2)?;
@@ -209,7 +221,7 @@ fn read_locations(body: &[u8]) -> Result<Vec<Location>, ImageFailure> {
     let (offset_size, length_size, base_size) = (size(12), size(8), size(4));
     let index_size = if version == 0 { 0 } else { size(0) };
     let count = reader.number(if version < 2 { 2 } else { 4 })?;
-    let mut locations = Vec::new();
+    let (mut locations, mut entries) = (HashMap::new(), 0);
     for _ in 0..count {
         let id = reader.number(if version < 2 { 2 } else { 4 })?;
         let method = if version == 0 { 0 } else { reader.number(2)? & 15 };
@@ -220,8 +232,10 @@ fn read_locations(body: &[u8]) -> Result<Vec<Location>, ImageFailure> {
             reader.number(index_size)?;
             let (offset, len) = (reader.number(offset_size)?, reader.number(length_size)?);
             extents.push((base.saturating_add(offset), len));
+            entries += 1;
+            check_count(entries)?;
         }
-        locations.push(Location { id, in_idat: method == 1, extents });
+        locations.entry(id).or_insert(Location { in_idat: method == 1, extents });
     }
     Ok(locations)
 }
@@ -236,6 +250,7 @@ fn read_references(body: &[u8]) -> Result<Vec<([u8; 4], u64, u64)>, ImageFailure
         let from = reader.number(id_len)?;
         for _ in 0..reader.number(2)? {
             references.push((list.kind, from, reader.number(id_len)?));
+            check_count(references.len())?;
         }
     }
     Ok(references)
@@ -249,6 +264,7 @@ fn read_associations(body: &[u8], associations: &mut Vec<(u64, usize)>) -> Resul
         for _ in 0..reader.number(1)? {
             let number = if flags & 1 == 1 { reader.number(2)? & 0x7fff } else { reader.number(1)? & 0x7f };
             associations.push((id, number as usize));
+            check_count(associations.len())?;
         }
     }
     Ok(())

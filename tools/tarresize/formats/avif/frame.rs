@@ -3,6 +3,7 @@
 use re_rav1d::dav1d::{self, Decoder, PlanarImageComponent, Settings};
 
 use crate::tarresize::failure::{ImageFailure, ImageFailureCode};
+use crate::tarresize::formats::avif::boxes::Reader;
 use crate::tarresize::formats::avif::{AvifLayout, CodedImage};
 use crate::tarresize::formats::header::MAX_PIXELS;
 use crate::tarresize::geometry::PixelSize;
@@ -25,20 +26,29 @@ pub fn decode(layout: &AvifLayout) -> Result<DecodedPicture, ImageFailure> {
     Ok(DecodedPicture { picture, damage: None })
 }
 
-/// Decodes the tiles of an image one by one. All have the size of the first, and together they cover the image.
+/// The smallest side of a tile in a grid: the standard's, without which a small file could ask for many decoders.
+const MIN_TILE: u32 = 64;
+
+/// Decodes the tiles of an image one by one. All have the size of the first, and together they cover the image. That no
+/// row or column of them lies outside of it, and that no two share their data, bounds the time by the size of the image.
 fn decode_tiles(
     layout: &AvifLayout,
     image: &CodedImage,
     mut draw: impl FnMut(&dav1d::Picture, (u32, u32)),
 ) -> Result<(), ImageFailure> {
-    let mut tile_size = None;
+    let (mut tile_size, mut total_len) = (None, 0);
     for (i, &tile) in (0u32..).zip(&image.tiles) {
-        let frame = decode_frame(layout.items.data(tile)?, image.size)?;
+        let data = layout.items.data(tile)?;
+        total_len += data.len();
+        if total_len > layout.items.file.len() {
+            return Err(ImageFailure::decode("AVIF tiles that share data"));
+        }
+        let frame = decode_frame(data, image.size)?;
         let size = PixelSize::new(frame.width(), frame.height());
         let expected = *tile_size.get_or_insert(size);
         let rows = (image.tiles.len() as u32).div_ceil(image.columns);
-        let covers = |side: u32, count: u32, whole: u32| u64::from(side) * u64::from(count) >= u64::from(whole);
-        let fits = covers(size.width, image.columns, image.size.width) && covers(size.height, rows, image.size.height);
+        let fits = tiles_cover(size.width, image.columns, image.size.width)
+            && tiles_cover(size.height, rows, image.size.height);
         if size != expected || !fits {
             return Err(ImageFailure::decode("AV1 frames of another size than the AVIF declares"));
         }
@@ -47,9 +57,53 @@ fn decode_tiles(
     Ok(())
 }
 
+/// Whether so many tiles of this side cover the whole, and fewer do not.
+fn tiles_cover(side: u32, count: u32, whole: u32) -> bool {
+    let (side, count, whole) = (u64::from(side), u64::from(count), u64::from(whole));
+    side * count >= whole && side * (count - 1) < whole && (count == 1 || side >= u64::from(MIN_TILE))
+}
+
+/// The most frames that the data of an item may have: one for each spatial layer.
+const MAX_LAYERS: usize = 4;
+
+/// Counts the frames in AV1 data, shown or not.
+fn coded_frames(data: &[u8]) -> usize {
+    const FRAME_HEADER: u8 = 3;
+    const FRAME: u8 = 6;
+    let (mut reader, mut count) = (Reader { data }, 0);
+    while let Ok(header) = reader.number(1) {
+        count += usize::from(matches!(header as u8 >> 3 & 15, FRAME_HEADER | FRAME));
+        let has_extension = header & 4 != 0;
+        let has_size = header & 2 != 0;
+        let skipped = reader.bytes(usize::from(has_extension)).is_ok() && has_size;
+        let Some(len) = skipped.then(|| leb128(&mut reader)).flatten() else { break };
+        if reader.bytes(len).is_err() {
+            break;
+        }
+    }
+    count
+}
+
+/// A number in groups of seven bits, the lowest first.
+fn leb128(reader: &mut Reader) -> Option<usize> {
+    let mut value = 0;
+    for i in 0..8 {
+        let byte = reader.number(1).ok()?;
+        value |= (byte & 0x7f) << (i * 7);
+        if byte & 0x80 == 0 {
+            return usize::try_from(value).ok();
+        }
+    }
+    None
+}
+
 /// Decodes one frame on this thread. Frames of more pixels than the image has are refused by the decoder, rounded up to
 /// whole blocks.
 fn decode_frame(data: Vec<u8>, size: PixelSize) -> Result<dav1d::Picture, ImageFailure> {
+    let count = coded_frames(&data);
+    if count > MAX_LAYERS {
+        return Err(ImageFailure::new(ImageFailureCode::Bomb, format!("{count} AV1 frames for one image")));
+    }
     let mut settings = Settings::new();
     settings.set_n_threads(1);
     settings.set_max_frame_delay(1);

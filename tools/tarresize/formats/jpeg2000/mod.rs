@@ -1,8 +1,11 @@
 //! JPEG 2000, as files (JP2) and as bare codestreams, decoded with hayro-jpeg2000.
 
+mod blocks;
+
 use hayro_jpeg2000::{ColorSpace, DecodeSettings, Image};
 
 use crate::tarresize::failure::{ImageFailure, ImageFailureCode};
+use crate::tarresize::formats::jpeg2000::blocks::BlockLayout;
 use crate::tarresize::geometry::PixelSize;
 use crate::tarresize::jpeg::DecodedPicture;
 use crate::tarresize::pixels::picture::{Picture, PixelLayout};
@@ -10,6 +13,7 @@ use crate::tarresize::pixels::picture::{Picture, PixelLayout};
 /// An opened file.
 pub struct Jpeg2000<'a> {
     image: Image<'a>,
+    blocks: BlockLayout,
     layout: PixelLayout,
     pub size: PixelSize,
     is_complete: bool,
@@ -24,6 +28,7 @@ impl<'a> Jpeg2000<'a> {
             true => ImageFailure::decode(err),
             false => ImageFailure::truncated("unexpected end of data"),
         })?;
+        let blocks = BlockLayout::read(codestream(bytes).unwrap_or_default())?;
         let size = PixelSize::new(image.width(), image.height());
         if size.area() == 0 {
             return Err(ImageFailure::decode("width or height is 0"));
@@ -39,7 +44,7 @@ impl<'a> Jpeg2000<'a> {
                 return Err(ImageFailure::new(ImageFailureCode::Unsupported, detail));
             }
         };
-        Ok(Jpeg2000 { image, layout, size, is_complete })
+        Ok(Jpeg2000 { image, blocks, layout, size, is_complete })
     }
 
     pub fn icc(&self) -> Option<Vec<u8>> {
@@ -49,11 +54,11 @@ impl<'a> Jpeg2000<'a> {
         }
     }
 
-    /// The memory that decoding needs besides the picture: coefficients and samples as 32-bit floats, and the bits of
-    /// each code block.
+    /// The memory that decoding needs besides the picture: coefficients and samples as 32-bit floats, and a record of
+    /// each block.
     pub fn decoding_bytes(&self) -> u64 {
         const PER_SAMPLE: u64 = 24;
-        self.size.area() * PER_SAMPLE * self.layout.channels() as u64 + (4 << 20)
+        self.size.area() * PER_SAMPLE * self.layout.channels() as u64 + self.blocks.record_bytes() + (4 << 20)
     }
 
     /// Decodes all pixels. A codestream without its end is damaged, even though the decoder fills in what is missing.
@@ -69,22 +74,28 @@ impl<'a> Jpeg2000<'a> {
     }
 }
 
-/// The codestream: the whole file, or the box that contains it.
+/// The codestream: the whole file, or the last whole box that contains one, which is what the decoder takes.
 fn codestream(bytes: &[u8]) -> Option<&[u8]> {
     if bytes.starts_with(&[0xff, 0x4f]) {
         return Some(bytes);
     }
-    let mut rest = bytes;
-    loop {
-        let (len, kind) = (u32::from_be_bytes(*rest.first_chunk::<4>()?), rest.get(4..8)?);
-        let (header, len) = match len {
-            0 => (8, rest.len()),
-            1 => (16, usize::try_from(u64::from_be_bytes(rest.get(8..16)?.try_into().ok()?)).ok()?),
-            len => (8, len as usize),
-        };
+    let (mut rest, mut found) = (bytes, None);
+    while let Some((kind, body, behind)) = next_box(rest) {
         if kind == b"jp2c" {
-            return rest.get(header..len);
+            found = Some(body);
         }
-        rest = rest.get(len.max(header)..)?;
+        rest = behind;
     }
+    found
+}
+
+/// The type and contents of the first box, and what follows it.
+fn next_box(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let (len, kind) = (u32::from_be_bytes(*bytes.first_chunk::<4>()?), bytes.get(4..8)?);
+    let (header, len) = match len {
+        0 => (8, bytes.len()),
+        1 => (16, usize::try_from(u64::from_be_bytes(bytes.get(8..16)?.try_into().ok()?)).ok()?),
+        len => (8, len as usize),
+    };
+    Some((kind, bytes.get(header..len)?, &bytes[len..]))
 }
