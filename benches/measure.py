@@ -143,7 +143,7 @@ def run_once(contestant):
     with tempfile.NamedTemporaryFile("r") as figures:
         words = ["/usr/bin/time", "-q", "-o", figures.name, "-f", "%U %S %M", *words]
         started = time.monotonic()
-        done = subprocess.run(words, stdin=stdin, stdout=subprocess.DEVNULL, env={**os.environ, **contestant.env})
+        done = subprocess.run(words, stdin=stdin, stdout=subprocess.DEVNULL, env={**os.environ, "TARPIPE_FORCE": "1", **contestant.env})
         wall = time.monotonic() - started
         if done.returncode != 0:
             sys.exit(f"bench: {contestant.name} failed with exit status {done.returncode}: {contestant.command}")

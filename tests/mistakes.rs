@@ -3,9 +3,15 @@
 //! Each row is a command line, its exit status and parts of its last lines on stderr. None may end with status 0, and none may
 //! write an output.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use crate::support::{bash, dir, list};
+use crate::support::web::{Web, reply};
+use crate::support::{bash, dir, list, status};
 
 /// Files to make mistakes with.
 fn prepare(folder: &Path) {
@@ -88,7 +94,7 @@ const DATA: &[(&str, i32, &str)] = &[
     (
         "tarsplit -n 1 -o 't-{shard:03}.tar' a.tar",
         1,
-        "1 shard of this pattern exist, such as t-003.tar; remove them, or use --force",
+        "1 shard of this pattern exists, such as t-003.tar; remove them, or use --force",
     ),
     (
         "tarshow --extract e a.tar",
@@ -163,17 +169,40 @@ fn a_local_pattern_in_quotes_matches_files() {
 }
 
 #[test]
-fn an_interrupted_pipeline_goes_on_with_what_is_in_no_shard() {
+fn after_ctrl_c_the_recipe_of_the_cookbook_accounts_for_every_row() {
     let folder = dir();
-    prepare(folder.path());
-    let rows: String = (0..40).map(|i| format!("file:///dev/../{}/a.tar?{i}\n", folder.path().display())).collect();
-    std::fs::write(folder.path().join("rows.txt"), rows).unwrap();
-    // The first run ends after two shards of ten; its report says that everything was handed on.
-    let first = "fetch rows.txt --allow-file --report r.jsonl | tarsplit -n 10 --max-shards 2 -o 'm-{shard}.tar'";
-    bash(first).as_user().cwd(folder.path()).done().stderr_has("stopped after 2 shards");
-    let rest = "fetch rows.txt --allow-file --done 'm-*.tar' | tarsplit -n 10 --start 2 -o 'm-{shard}.tar'";
-    bash(rest).as_user().cwd(folder.path()).ok();
-    let keys = bash("tarshow --keys 'm-*.tar' | sort | uniq | wc -l; tarshow --count 'm-*.tar'");
-    let keys = keys.as_user().cwd(folder.path()).ok();
-    assert_eq!(String::from_utf8(keys).unwrap().split_whitespace().collect::<Vec<_>>(), ["40", "40"]);
+    let in_folder = |name: &str| folder.path().join(name);
+    // Rows 5 and 30 fail. From row 25 on the server keeps silent until the first run is over.
+    let is_open = Arc::new(AtomicBool::new(false));
+    let gate = Arc::clone(&is_open);
+    let web = Web::start(move |asked, wire| {
+        let row: u32 = asked.path.trim_start_matches('/').parse().unwrap();
+        while row >= 25 && !gate.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let status = if [5, 30].contains(&row) { "404 Not Found" } else { "200 OK" };
+        reply(wire, status, "", &[b'x'; 100_000]);
+    });
+    let rows: String = (0..40).map(|row| format!("{}/{row}\n", web.url)).collect();
+    std::fs::write(in_folder("rows.txt"), rows).unwrap();
+
+    let first = "fetch --allow-private --report first.jsonl rows.txt | tarsplit -n 10 -o 'm-{shard}.tar'";
+    let mut command = bash(first).as_user().cwd(folder.path()).into_command();
+    let mut child = command.process_group(0).stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let started = Instant::now();
+    while !in_folder("m-1.tar").exists() {
+        assert!(started.elapsed() < Duration::from_secs(120), "the second shard is never written");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(Command::new("kill").args(["-INT", "--", &format!("-{}", child.id())]).status().unwrap().success());
+    assert_eq!(status(child.wait().unwrap()), 130);
+    assert!(!in_folder("m-2.tar").exists(), "an unfinished shard is not kept");
+    is_open.store(true, Ordering::Relaxed);
+
+    let rest = "fetch --allow-private --done 'm-*.tar' --report rest.jsonl rows.txt |
+        tarsplit -n 10 --start \"$(ls m-*.tar | wc -l)\" -o 'm-{shard}.tar'";
+    bash(rest).as_user().cwd(folder.path()).done().status(0).stderr_has("failed 2 (2 http_4xx)");
+    let counts = "tarshow --keys 'm-*.tar' | sort -u | wc -l; tarshow --count 'm-*.tar'; grep -c http_4xx rest.jsonl";
+    let counts = String::from_utf8(bash(counts).as_user().cwd(folder.path()).ok()).unwrap();
+    assert_eq!(counts.split_whitespace().collect::<Vec<_>>(), ["38", "38", "2"]);
 }

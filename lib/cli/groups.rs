@@ -143,13 +143,17 @@ pub struct OutputFlags {
     pub(super) packing: PackingFlags,
 }
 
+/// The environment variable that has the effect of `--force` if it is 1.
+pub const FORCE_VARIABLE: &str = "TARPIPE_FORCE";
+
 /// What to do with outputs that exist.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ForceFlag {
     /// Replace outputs that exist
     ///
     /// Without it, a file that is not empty and an object in a store are kept, and the run ends with status 1
-    /// before it has read anything. Items of shardrun always replace their outputs.
+    /// before it has read anything. TARPIPE_FORCE=1 in the environment sets this flag; shardrun does that for its
+    /// items, which replace what an earlier attempt has written.
     #[arg(long)]
     pub force: bool,
 }
@@ -157,8 +161,7 @@ pub struct ForceFlag {
 impl ForceFlag {
     /// Returns true if existing outputs are replaced.
     pub fn replaces(self) -> bool {
-        // A retried item of shardrun finds what its last attempt has written.
-        self.force || std::env::var_os("SHARD_ATTEMPT").is_some()
+        self.force || std::env::var_os(FORCE_VARIABLE).is_some_and(|value| value == "1")
     }
 
     /// Fails if `name` exists and is not to be replaced.

@@ -38,8 +38,8 @@ use crate::tally::{MaxFailures, Tally};
 pub use crate::tally::SharedTally;
 pub use crate::usage::Usage;
 pub use groups::{
-    DecodingFlags, ForceFlag, InputFlags, OutputFlags, PackingFlags, ParallelFlags, SampleLimit, Verbosity,
-    expect_bytes, output_name, refuse_terminal,
+    DecodingFlags, FORCE_VARIABLE, ForceFlag, InputFlags, OutputFlags, PackingFlags, ParallelFlags, SampleLimit,
+    Verbosity, expect_bytes, output_name, refuse_terminal,
 };
 pub use samples::Samples;
 

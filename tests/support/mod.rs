@@ -54,9 +54,9 @@ pub fn run<S: AsRef<str>>(name: &str, args: impl IntoIterator<Item = S>) -> Run 
     Run { command: replacing(command), stdin: Vec::new() }
 }
 
-/// Lets tools replace outputs that exist, as in an item of shardrun: many tests run a command twice in one folder.
+/// Lets tools replace outputs that exist: many tests run a command twice in one folder.
 fn replacing(mut command: Command) -> Command {
-    command.env("SHARD_ATTEMPT", "0");
+    command.env("TARPIPE_FORCE", "1");
     command
 }
 
@@ -100,7 +100,7 @@ impl Run {
 
     /// Refuses to replace outputs, as the tools do for users.
     pub fn as_user(mut self) -> Self {
-        self.command.env_remove("SHARD_ATTEMPT");
+        self.command.env_remove("TARPIPE_FORCE");
         self
     }
 

@@ -147,8 +147,9 @@ impl Args {
             && let Some(first) = earlier.first()
         {
             let count = counted(earlier.count() as u64, "shard");
+            let exist = if earlier.count() == 1 { "exists" } else { "exist" };
             bail!(
-                "-o {}: {count} of this pattern exist, such as {first}; remove them, or use --force to replace those that \
+                "-o {}: {count} of this pattern {exist}, such as {first}; remove them, or use --force to replace those that \
                    are written again",
                 self.output
             );

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use tarpipe::cli::FORCE_VARIABLE;
 use tarpipe::location;
 use tarpipe::messages;
 use tarpipe::run::backoff::Backoff;
@@ -117,6 +118,7 @@ impl ItemRunner {
             ("SHARD_INDEX", item.index.to_string()),
             ("SHARD_COUNT", item.count.to_string()),
             ("SHARD_ATTEMPT", number.to_string()),
+            (FORCE_VARIABLE, "1".to_owned()),
             ("TARPIPE_SHARD", format!("{}/{}", item.index, item.count)),
         ];
         let timeout = self.spec.limits.timeout.map(Duration::from_secs_f64);
