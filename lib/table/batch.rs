@@ -3,11 +3,13 @@
 use anyhow::{Context, Result, anyhow};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, MapArray, RecordBatch, make_array};
+use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use serde_json::{Map, Value};
 
+use super::cell::not_finite;
 use super::{Cell, Flow, TableColumn, TableRow, Visitor};
 use crate::run::panics::or_damaged;
 
@@ -112,7 +114,8 @@ impl<'a> Cells<'a> {
 }
 
 /// Any cell as JSON: nested types as arrays and objects, bytes as text if they
-/// are UTF-8 and as base64 otherwise, dates and decimals as arrow prints them.
+/// are UTF-8 and as base64 otherwise, dates and decimals as arrow prints them,
+/// durations as numbers of their unit.
 ///
 /// # Errors
 ///
@@ -132,9 +135,10 @@ pub fn value(array: &ArrayRef, row: usize) -> Result<Value> {
         DataType::UInt16 => array.as_primitive::<UInt16Type>().value(row).into(),
         DataType::UInt32 => array.as_primitive::<UInt32Type>().value(row).into(),
         DataType::UInt64 => array.as_primitive::<UInt64Type>().value(row).into(),
-        DataType::Float16 => array.as_primitive::<Float16Type>().value(row).to_f64().into(),
-        DataType::Float32 => array.as_primitive::<Float32Type>().value(row).into(),
-        DataType::Float64 => array.as_primitive::<Float64Type>().value(row).into(),
+        DataType::Float16 => number(array.as_primitive::<Float16Type>().value(row).to_f64()),
+        DataType::Float32 => number(array.as_primitive::<Float32Type>().value(row).into()),
+        DataType::Float64 => number(array.as_primitive::<Float64Type>().value(row)),
+        DataType::Duration(_) => value(&cast(&array.slice(row, 1), &DataType::Int64)?, 0)?,
         DataType::Utf8 => array.as_string::<i32>().value(row).into(),
         DataType::LargeUtf8 => array.as_string::<i64>().value(row).into(),
         DataType::Utf8View => array.as_string_view().value(row).into(),
@@ -153,13 +157,41 @@ pub fn value(array: &ArrayRef, row: usize) -> Result<Value> {
             }
             Value::Object(object)
         }
-        DataType::Dictionary(..) => dictionary(array, row)?,
-        _ => {
-            let options = FormatOptions::default();
-            let printed = ArrayFormatter::try_new(array.as_ref(), &options)?.value(row).to_string();
-            printed.into()
+        DataType::Map(..) => map(array.as_map(), row)?,
+        DataType::Timestamp(unit, Some(_)) => {
+            // Names of time zones are not known here, but the values are in UTC.
+            let utc = DataType::Timestamp(*unit, Some("+00:00".into()));
+            let data = array.slice(row, 1).to_data().into_builder().data_type(utc).build()?;
+            printed(&make_array(data), 0)?
         }
+        DataType::Dictionary(..) => dictionary(array, row)?,
+        _ => printed(array, row)?,
     })
+}
+
+/// A number; those that JSON lacks are named.
+fn number(number: f64) -> Value {
+    if number.is_finite() { number.into() } else { not_finite(number).into() }
+}
+
+/// A value as arrow prints it.
+fn printed(array: &ArrayRef, row: usize) -> Result<Value> {
+    let options = FormatOptions::default();
+    Ok(ArrayFormatter::try_new(array.as_ref(), &options)?.value(row).to_string().into())
+}
+
+/// An object; keys that are not text are printed. The last of equal keys wins.
+fn map(maps: &MapArray, row: usize) -> Result<Value> {
+    let entries = maps.value(row);
+    let mut object = Map::new();
+    for at in 0..entries.len() {
+        let key = match value(entries.column(0), at)? {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        object.insert(key, value(entries.column(1), at)?);
+    }
+    Ok(Value::Object(object))
 }
 
 fn list(elements: &ArrayRef) -> Result<Value> {

@@ -31,16 +31,18 @@ pub enum Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// Appends the cell as JSON. Numbers that JSON lacks (NaN, infinity) become
-    /// null.
+    /// Appends the cell as JSON. Numbers that JSON lacks become the texts `NaN`,
+    /// `Infinity` and `-Infinity`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match *self {
             Cell::Null => out.extend_from_slice(b"null"),
             Cell::Bool(value) => out.extend_from_slice(if value { b"true" } else { b"false" }),
             Cell::Int(value) => append(out, &value),
             Cell::Uint(value) => append(out, &value),
-            Cell::Single(value) => append(out, &value),
-            Cell::Float(value) => append(out, &value),
+            Cell::Single(value) if value.is_finite() => append(out, &value),
+            Cell::Single(value) => append(out, not_finite(value.into())),
+            Cell::Float(value) if value.is_finite() => append(out, &value),
+            Cell::Float(value) => append(out, not_finite(value)),
             Cell::Text(text) if is_plain(text) => {
                 out.push(b'"');
                 out.extend_from_slice(text.as_bytes());
@@ -52,7 +54,8 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The cell as a JSON value. Copies it.
+    /// The cell as a JSON value. Copies it. Numbers that JSON lacks become null,
+    /// so that no comparison with them is true.
     pub fn to_value(&self) -> Value {
         match *self {
             Cell::Text(text) => Value::from(text),
@@ -83,6 +86,8 @@ impl<'a> Cell<'a> {
             Cell::Text(text) => Some(Cow::Borrowed(text)),
             Cell::Bytes(bytes) => Some(bytes_text(bytes)),
             Cell::Json(text) => Some(json_text(text)),
+            Cell::Single(value) if !value.is_finite() => Some(Cow::Borrowed(not_finite(value.into()))),
+            Cell::Float(value) if !value.is_finite() => Some(Cow::Borrowed(not_finite(value))),
             other => {
                 let mut out = Vec::new();
                 other.write_json(&mut out);
@@ -114,6 +119,15 @@ impl<'a> Cell<'a> {
     /// Returns true if there is no value. Empty text is a value.
     pub fn is_null(&self) -> bool {
         matches!(self, Cell::Null | Cell::Json("null"))
+    }
+}
+
+/// The name of a number that JSON lacks.
+pub(super) fn not_finite(number: f64) -> &'static str {
+    match number {
+        f64::INFINITY => "Infinity",
+        f64::NEG_INFINITY => "-Infinity",
+        _ => "NaN",
     }
 }
 
@@ -154,7 +168,8 @@ mod tests {
             (Cell::Text("plain ü"), "\"plain ü\""),
             (Cell::Text("a\"b\\c\nd\u{1}"), "\"a\\\"b\\\\c\\nd\\u0001\""),
             (Cell::Single(0.3), "0.3"),
-            (Cell::Float(f64::NAN), "null"),
+            (Cell::Float(f64::NAN), "\"NaN\""),
+            (Cell::Single(f32::NEG_INFINITY), "\"-Infinity\""),
             (Cell::Int(-5), "-5"),
             (Cell::Json("[1, 2]"), "[1, 2]"),
             (Cell::Bytes(b"plain"), "\"plain\""),

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use arrow_array::builder::{BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt64Builder};
-use arrow_array::{ArrayRef, ListArray, RecordBatch, StructArray, new_null_array};
+use arrow_array::{Array, ArrayRef, ListArray, MapArray, RecordBatch, StructArray, make_array, new_null_array};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::cast;
 use arrow_schema::{DataType, FieldRef, SchemaRef};
@@ -67,15 +67,31 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
+/// A number, also one that JSON lacks, by the name that `Cell` gives it.
+fn number(value: &Value) -> Option<f64> {
+    match value.as_str() {
+        Some("NaN") => Some(f64::NAN),
+        Some("Infinity") => Some(f64::INFINITY),
+        Some("-Infinity") => Some(f64::NEG_INFINITY),
+        _ => value.as_f64(),
+    }
+}
+
 /// Returns true if [`array`] can make an array of this type.
 pub fn supports(kind: &DataType) -> bool {
     match kind {
         DataType::List(element) | DataType::LargeList(element) => supports(element.data_type()),
         DataType::Struct(fields) => !fields.is_empty() && fields.iter().all(|field| supports(field.data_type())),
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(fields) => {
+                fields.len() == 2 && *fields[0].data_type() == DataType::Utf8 && supports(fields[1].data_type())
+            }
+            _ => false,
+        },
+        DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..) => true,
         DataType::Null | DataType::Boolean | DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
-        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 | DataType::Time32(_) | DataType::Time64(_) => {
-            true
-        }
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => true,
+        DataType::Time32(_) | DataType::Time64(_) | DataType::Duration(_) => true,
         kind => kind.is_integer() || kind.is_floating(),
     }
 }
@@ -100,8 +116,16 @@ pub fn array(values: &[Value], kind: &DataType) -> Result<ArrayRef> {
         DataType::UInt64 => built!(UInt64Builder, Value::as_u64),
         DataType::Binary => built!(BinaryBuilder, to_bytes),
         kind if kind.is_integer() => built!(Int64Builder, Value::as_i64),
-        kind if kind.is_floating() => built!(Float64Builder, Value::as_f64),
+        kind if kind.is_floating() => built!(Float64Builder, number),
+        DataType::Duration(_) => built!(Int64Builder, Value::as_i64),
         DataType::List(element) | DataType::LargeList(element) => list(values, element)?,
+        DataType::Map(entries, sorted) => map(values, entries, *sorted)?,
+        DataType::Timestamp(unit, Some(_)) => {
+            // Names of time zones are not known here, but the values are in UTC.
+            let utc = array(values, &DataType::Utf8)?;
+            let utc = cast(&utc, &DataType::Timestamp(*unit, Some("+00:00".into())))?;
+            make_array(utc.to_data().into_builder().data_type(kind.clone()).build()?)
+        }
         DataType::Struct(fields) => {
             let columns = fields.iter().map(|field| {
                 let inner: Vec<Value> =
@@ -124,20 +148,50 @@ fn list(values: &[Value], element: &FieldRef) -> Result<ArrayRef> {
     Ok(Arc::new(ListArray::try_new(Arc::clone(element), OffsetBuffer::from_lengths(lengths), elements, Some(there))?))
 }
 
+/// Maps from text, given as objects.
+fn map(values: &[Value], entries: &FieldRef, sorted: bool) -> Result<ArrayRef> {
+    let DataType::Struct(fields) = entries.data_type() else { bail!("a map without entries") };
+    let pairs = || values.iter().filter_map(Value::as_object).flatten();
+    let keys: Vec<Value> = pairs().map(|(key, _)| key.as_str().into()).collect();
+    let items: Vec<Value> = pairs().map(|(_, value)| value.clone()).collect();
+    let columns = vec![array(&keys, fields[0].data_type())?, array(&items, fields[1].data_type())?];
+    let lengths = values.iter().map(|value| value.as_object().map_or(0, serde_json::Map::len));
+    let there = NullBuffer::from_iter(values.iter().map(Value::is_object));
+    let structs = StructArray::try_new(fields.clone(), columns, None)?;
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Ok(Arc::new(MapArray::try_new(Arc::clone(entries), offsets, structs, Some(there), sorted)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_schema::Field;
+    use arrow_schema::{Field, TimeUnit};
 
     #[test]
     fn values_become_the_type_or_nothing() {
         let doubles = DataType::List(Arc::new(Field::new("item", DataType::Float64, true)));
         let boxes = DataType::List(Arc::new(Field::new("item", doubles, true)));
+        let key = Field::new("key", DataType::Utf8, false);
+        let entry = DataType::Struct(vec![key, Field::new("value", DataType::Int32, true)].into());
+        let map = DataType::Map(Arc::new(Field::new("entries", entry, false)), false);
         let cases = [
             (DataType::Int32, json!([1, null, "x", 5_000_000_000_i64]), "[1,null,null,null]"),
             (DataType::Float32, json!([0.5, 1, null]), "[0.5,1.0,null]"),
             (DataType::LargeUtf8, json!(["a", 1, null]), r#"["a","1",null]"#),
             (boxes, json!([[[0.1, 0.2]], [], null]), "[[[0.1,0.2]],[],null]"),
+            (
+                DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+                json!(["2020-01-01T01:02:03.456789Z", null]),
+                r#"["2020-01-01T01:02:03.456789Z",null]"#,
+            ),
+            (
+                DataType::Float64,
+                json!([0.5, "NaN", "Infinity", "-Infinity", "x"]),
+                r#"[0.5,"NaN","Infinity","-Infinity",null]"#,
+            ),
+            (DataType::Duration(TimeUnit::Millisecond), json!([1500, null]), "[1500,null]"),
+            (DataType::Decimal128(30, 3), json!(["12345678901234567890.123"]), r#"["12345678901234567890.123"]"#),
+            (map, json!([{"a": 1, "b": null}, {}, null]), r#"[{"a":1,"b":null},{},null]"#),
             (DataType::UInt64, json!([u64::MAX, -1]), "[18446744073709551615,null]"),
         ];
         for (kind, values, expected) in cases {

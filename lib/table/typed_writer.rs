@@ -105,12 +105,15 @@ fn type_of(schema: &Schema, column: &str) -> DataType {
     if from_json::supports(&kind) { kind } else { DataType::Utf8 }
 }
 
+/// The names of numbers that JSON lacks.
+const NOT_FINITE: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
+
 /// Numbers and booleans that are given as text, as in text tables, and lists
 /// and objects in text columns.
 fn converted(value: Value, kind: &DataType) -> Value {
     match (&value, kind) {
         (Value::String(text), kind) if kind.is_integer() => text.trim().parse::<i64>().map_or(Value::Null, Value::from),
-        (Value::String(text), kind) if kind.is_floating() => {
+        (Value::String(text), kind) if kind.is_floating() && !NOT_FINITE.contains(&text.as_str()) => {
             text.trim().parse::<f64>().map_or(Value::Null, Value::from)
         }
         (Value::String(text), DataType::Boolean) => match text.trim().to_ascii_lowercase().as_str() {

@@ -1,6 +1,7 @@
 //! tardataset: shards, tables and counts from a stream with failed samples.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -251,6 +252,42 @@ fn column_types_can_come_from_another_table() {
     let columns =
         String::from_utf8(run("urlcat", ["--columns", "again/00000.parquet"]).cwd(folder.path()).ok()).unwrap();
     assert_eq!(columns, "n\tInt32\nurl\tUtf8\nkey\tUtf8\n");
+}
+
+#[test]
+fn timestamps_in_utc_decimals_maps_and_nan_survive() {
+    use arrow_array::builder::{Int32Builder, MapBuilder, StringBuilder};
+    use arrow_array::{ArrayRef, Decimal128Array, RecordBatch, TimestampMicrosecondArray};
+    let mut tags = MapBuilder::new(None, StringBuilder::new(), Int32Builder::new());
+    tags.keys().append_value("a");
+    tags.values().append_value(1);
+    tags.append(true).unwrap();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("at", Arc::new(TimestampMicrosecondArray::from(vec![1_577_840_523_456_789]).with_timezone("UTC"))),
+        ("price", Arc::new(Decimal128Array::from(vec![1_234_567_890_123]).with_precision_and_scale(30, 3).unwrap())),
+        ("tags", Arc::new(tags.finish())),
+        ("score", Arc::new(arrow_array::Float32Array::from(vec![f32::NAN]))),
+        ("length", Arc::new(arrow_array::DurationMillisecondArray::from(vec![1500]))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let folder = dir();
+    let table = std::fs::File::create(folder.path().join("in.parquet")).unwrap();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(table, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let row = run("urlcat", ["--head", "1", "in.parquet"]).cwd(folder.path()).ok();
+    assert_eq!(
+        String::from_utf8_lossy(&row).trim(),
+        r#"{"at":"2020-01-01T01:02:03.456789Z","price":"1234567890.123","tags":{"a":1},"score":"NaN","length":1500}"#
+    );
+    let input = Archive::new().file("0.json", &row).whole();
+    let columns = "at:=at price:=price tags:=tags score:=score length:=length";
+    let flags = ["-o", "out", "--only-shard", "0", "--types-from", "in.parquet", "--columns", columns];
+    run("tardataset", flags).cwd(folder.path()).stdin(input).ok();
+    let of = |view: &str, name: &str| run("urlcat", [view, name]).cwd(folder.path()).ok();
+    for view in ["--columns", "--head=1"] {
+        assert_eq!(of(view, "out/00000.parquet"), of(view, "in.parquet"));
+    }
 }
 
 #[test]
