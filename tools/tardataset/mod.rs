@@ -30,9 +30,10 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 
 fn run(args: Args) -> Result<Outcome> {
     let layout = args.layout()?;
+    // Before the input is opened, which waits for its first bytes.
+    let mut shards = OpenShards::new(&layout);
     let samples = args.input.samples(&args.held)?;
     let tally = samples.tally();
-    let mut shards = OpenShards::new(&layout);
     for sample in samples {
         shards.add(sample?.into())?;
         tally.add(|tally| tally.done());

@@ -6,20 +6,23 @@ use anyhow::{Result, bail};
 
 use crate::tardataset::layout::DatasetLayout;
 use crate::tardataset::row::DatasetRow;
-use crate::tardataset::shard::DatasetShard;
+use crate::tardataset::shard::{DatasetShard, now};
 
 /// The open shards by their numbers.
 pub struct OpenShards<'a> {
     layout: &'a DatasetLayout,
     open: BTreeMap<u64, DatasetShard<'a>>,
     rows: u64,
+    /// When work on the next shard to open began, at the latest: at the start, or when the latest shard was closed. The first
+    /// row of a shard arrives only after its download.
+    since: f64,
     /// The key of the video whose clips are arriving, and its shard.
     clips_of: Option<(String, u64)>,
 }
 
 impl<'a> OpenShards<'a> {
     pub fn new(layout: &'a DatasetLayout) -> Self {
-        OpenShards { layout, open: BTreeMap::new(), rows: 0, clips_of: None }
+        OpenShards { layout, open: BTreeMap::new(), rows: 0, since: now(), clips_of: None }
     }
 
     /// Adds a sample, a failure or a clip. Adjacent clips of one video are one row.
@@ -31,10 +34,11 @@ impl<'a> OpenShards<'a> {
         }
         let number = self.layout.shard_of(&row.sample.key)?;
         if !self.open.contains_key(&number) {
-            if self.layout.rows_per_shard.is_none() {
+            if self.layout.rows_per_shard.is_none() && !self.open.is_empty() {
                 std::mem::take(&mut self.open).into_values().try_for_each(DatasetShard::finish)?;
+                self.since = now();
             }
-            self.open.insert(number, DatasetShard::create(self.layout, number)?);
+            self.open.insert(number, DatasetShard::create(self.layout, number, self.since)?);
         }
         let Some(shard) = self.open.get_mut(&number) else { return Ok(()) };
         self.clips_of = row.clip_of.clone().map(|key| (key, number));
@@ -50,7 +54,10 @@ impl<'a> OpenShards<'a> {
     fn close_if_full(&mut self, number: u64) -> Result<()> {
         let is_full = self.open.get(&number).is_some_and(|shard| self.layout.is_full(number, shard.rows()));
         let full = if is_full { self.open.remove(&number) } else { None };
-        full.map_or(Ok(()), DatasetShard::finish)
+        let Some(full) = full else { return Ok(()) };
+        full.finish()?;
+        self.since = now();
+        Ok(())
     }
 
     /// Closes the remaining shards. If `expected` rows did not arrive, an error, and incomplete shards are dropped.

@@ -51,7 +51,8 @@ struct RowOutcome {
 }
 
 impl<'a> DatasetShard<'a> {
-    pub fn create(layout: &'a DatasetLayout, number: u64) -> Result<Self> {
+    /// `started` is when work on the shard began, for its statistics.
+    pub fn create(layout: &'a DatasetLayout, number: u64, started: f64) -> Result<Self> {
         let storage = ShardStorage::create(layout, number)?;
         let bytes = (layout.format == StorageFormat::Parquet).then_some(layout.field.as_str());
         let table = match layout.format {
@@ -61,7 +62,7 @@ impl<'a> DatasetShard<'a> {
                 Some(TypedWriter::new(sink, &layout.columns, bytes)?)
             }
         };
-        let counts = ShardCounts { started: now(), ..ShardCounts::default() };
+        let counts = ShardCounts { started, ..ShardCounts::default() };
         Ok(DatasetShard { layout, number, storage, table, counts, arrived: 0, order: RowOrder::default() })
     }
 
@@ -165,6 +166,7 @@ impl ShardCounts {
     }
 }
 
-fn now() -> f64 {
+/// The time in seconds since 1970.
+pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }
