@@ -25,6 +25,37 @@ fn pages_and_completions_are_those_of_the_flags() {
 }
 
 #[test]
+fn completions_of_the_drop_ins_are_those_of_their_functions() {
+    for program in ["img2dataset", "video2dataset", "any2dataset"] {
+        for shell in ["bash", "zsh", "fish"] {
+            let made = bash(&format!("python3 scripts/packaging/dropin_completions.py {program} {shell}")).cwd(root());
+            let file = format!("man/completions/{shell}/{program}");
+            assert!(made.ok() == std::fs::read(root().join(&file)).unwrap(), "{file} has drifted: run scripts/man");
+        }
+    }
+    let complete = |words: &str| {
+        let count = words.split(' ').count() - 1;
+        let script = format!(
+            ". man/completions/bash/img2dataset; COMP_WORDS=({words}) COMP_CWORD={count}; _img2dataset; echo ${{COMPREPLY[*]}}"
+        );
+        bash(&script).cwd(root()).done().status(0).stdout_text()
+    };
+    assert_eq!(complete("img2dataset --distributor = py"), "pyspark\n");
+    assert_eq!(complete("img2dataset --resize_mode c"), "center_crop\n");
+    assert_eq!(complete("img2dataset --allow_f"), "--allow_file\n");
+}
+
+#[test]
+fn hidden_commands_are_not_completed() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = std::fs::read_to_string(root().join(format!("man/completions/{shell}/tarpipe"))).unwrap();
+        for part in ["subcmd__names", "'names:", "-a \"names\""] {
+            assert!(!script.contains(part), "{shell}: {part}");
+        }
+    }
+}
+
+#[test]
 fn every_tool_is_tested_listed_and_described() {
     let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();

@@ -45,9 +45,6 @@ enum MulticallCommand {
         #[arg(long)]
         force: bool,
     },
-    /// List, read, write and remove names of any kind (the Python package calls this)
-    #[command(hide = true)]
-    Names(NamesArgs),
     #[command(external_subcommand)]
     Tool(Vec<OsString>),
 }
@@ -74,6 +71,10 @@ pub fn main(mut args: Vec<OsString>) -> ExitCode {
         return (tool.main)(args);
     }
     let first = args.get(1).and_then(|first| first.to_str());
+    if first == Some("names") {
+        args.remove(0);
+        return cli::main_without_flags(NamesArgs::command(), args, names::run);
+    }
     if let Some((name, _)) = DROP_INS.iter().find(|(name, _)| first == Some(name)) {
         return cli::guard::<Args>(|| run_drop_in(name, &args[2..]).map(|()| ExitCode::SUCCESS));
     }
@@ -139,7 +140,6 @@ fn run(args: Args) -> Result<()> {
             std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
             program::link(&folder, force).map(|_| ())
         }
-        Some(MulticallCommand::Names(args)) => names::run(args),
         Some(MulticallCommand::Tool(args)) => {
             let name = args.first().map(|name| name.to_string_lossy()).unwrap_or_default();
             bail!(Usage(format!("unknown tool '{name}' (see tarpipe --list)")))

@@ -1,15 +1,18 @@
 //! `tarpipe names`: lists, reads, writes and removes names of any kind, for programs that have no client of the stores.
-//! The Python package uses it; people have better tools, so it is not in the help.
+//! The Python package uses it; people have better tools, so it is in neither the help nor the
+//! completions.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
-use clap::{Args, Subcommand};
+use clap::{Parser, Subcommand};
 use tarpipe::sink::{self, Sink};
 use tarpipe::source::{self, expand};
 
-#[derive(Args)]
+/// List, read, write and remove names of any kind
+#[derive(Parser)]
+#[command(name = "tarpipe names", disable_help_subcommand = true)]
 pub struct NamesArgs {
     #[command(subcommand)]
     action: NamesAction,

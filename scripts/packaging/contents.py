@@ -46,7 +46,7 @@ class Package:
         man = self.root / "man"
         for page in sorted(man.glob("*.[17]")):
             yield Entry(f"share/man/man{page.suffix[1]}/{page.name}", page.read_bytes())
-        for tool in ["tarpipe", *self.tools]:
+        for tool in ["tarpipe", *self.tools, *DROPINS]:
             script = {shell: (man / "completions" / shell / tool).read_bytes() for shell in ("bash", "zsh", "fish")}
             yield Entry(f"share/bash-completion/completions/{tool}", script["bash"])
             yield Entry(f"share/zsh/site-functions/_{tool}", script["zsh"])
