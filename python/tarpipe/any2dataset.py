@@ -5,12 +5,12 @@
     from tarpipe.any2dataset import any2dataset
 
 Flags, defaults and files are those that any2dataset documents: FOLDER/00000.tar with 000000000.flat, .json and .txt,
-FOLDER/00000.parquet with one row per URL, FOLDER/00000_stats.json with counts. Files are stored unchanged, with and
-without --disable_all_reencoding. New shards are added to existing ones; --incremental_mode incremental resumes
-an interrupted run, and overwrite starts over.
+FOLDER/00000.parquet with one row per URL, FOLDER/00000_stats.json with counts. Files are stored unchanged, except that
+--encode_format mp3, flac, wav or m4a encodes the sound of each file so, with ffmpeg; files without sound fail. New shards
+are added to existing ones; --incremental_mode incremental resumes an interrupted run, and overwrite starts over.
 
 In addition: --dry_run prints the pipeline, --max_size MB limits the size of a file (default 100), --allow_private,
---ignore_ssl_certificate, --max_shard_retry, and --distributor ray and slurm. --file_size, which any2dataset documents
+--allow_file, --ignore_ssl_certificate, --max_shard_retry, and --distributor ray and slurm. --file_size, which any2dataset documents
 but does not have, is missing here too.
 """
 
@@ -23,6 +23,7 @@ from . import dropin
 from ._error import UsageError
 from .dropin.dataset import Dataset
 from .dropin.flags import Guessed
+from .dropin.video import SOUNDS
 
 __all__ = ["any2dataset", "download", "main"]
 
@@ -52,6 +53,7 @@ def any2dataset(
     max_shard_retry: int = 1,
     max_size: int = 100,
     allow_private: bool = False,
+    allow_file: bool = False,
     ignore_ssl_certificate: bool = False,
     dry_run: bool = False,
     master: Optional[str] = None,
@@ -93,11 +95,12 @@ def any2dataset(
         distributor: multiprocessing (this machine), pyspark, ray or slurm.
         subjob_size: Shards per job of a distributor.
         retries: Retries of a transient failure.
-        disable_all_reencoding: No effect: files are never re-encoded.
+        disable_all_reencoding: Store all files unchanged; `encode_format` is only their suffix then.
         incremental_mode: extend, incremental (resume an interrupted run) or overwrite.
         max_shard_retry: Retries of a shard.
         max_size: Largest file in MB; larger ones fail.
         allow_private: Fetch from private and loopback addresses too.
+        allow_file: Read local files too: ``file:`` URLs, and paths that begin with /, ./ or ../.
         ignore_ssl_certificate: Do not verify certificates.
         dry_run: Print the pipeline and do nothing.
         master: Spark cluster, such as spark://host:7077 or yarn; by default SPARK_MASTER, then what spark-defaults.conf or
@@ -106,7 +109,8 @@ def any2dataset(
         conf: Spark configuration, as a list of NAME=VALUE.
         dns: DNS servers to use instead of those of the system, such as ``127.0.0.1:53``.
         user_agent: User-Agent to send, instead of img2dataset's.
-        encode_format: Suffix of the files in the dataset, such as mp3; ``auto`` gives each file the suffix of its kind.
+        encode_format: mp3, flac, wav or m4a to encode the sound of each file; flat to store files unchanged with this suffix;
+            auto to store them unchanged with the suffix of their kind.
         output_dir, num_proc: Other names of `output_folder` and `processes_count`, as in any2dataset's cluster tools.
         master_node: Host of the Spark or Ray cluster, on its default port, as in any2dataset's cluster tools.
 
@@ -134,6 +138,11 @@ class Any2dataset(Dataset):
             raise UsageError(f"--encode_format: '{kind}' is not a suffix (use one such as mp3, or auto)")
         if kind == "auto" and flags["output_format"] in ("parquet", "tfrecord"):
             raise UsageError(f"--encode_format auto: {flags['output_format']} has one column for all files; name a suffix")
+        if kind not in ("flat", "auto", *SOUNDS) and not flags["disable_all_reencoding"]:
+            raise UsageError(
+                f"--encode_format: cannot encode as {kind} (use {', '.join(SOUNDS)}; flat and auto store files unchanged; "
+                f"with --disable_all_reencoding, {kind} is only the suffix)"
+            )
         if not flags["master_node"]:
             return
         if flags["distributor"] == "pyspark" and not flags["master"]:
@@ -146,9 +155,16 @@ class Any2dataset(Dataset):
     def field(self):
         return self.flags["encode_format"]
 
+    def encodes(self):
+        return self.field() in SOUNDS and not self.flags["disable_all_reencoding"]
+
     def fetched_field(self):
         """None leaves the suffix to fetch."""
-        return None if self.field() == "auto" else self.field()
+        return None if self.field() == "auto" or self.encodes() else self.field()
+
+    def stages(self):
+        words = ["tarvideo", "--audio", self.field(), "--no-video", "--on-error", "pass", "-p", str(self.flags["processes_count"])]
+        return [[*words, "--max-sample", "4G", "--max-failures", "100%", "-q"]] if self.encodes() else []
 
     def columns(self):
         return ["md5"] if self.flags["compute_md5"] else []
@@ -158,7 +174,7 @@ class Any2dataset(Dataset):
         return ["--hash", hash_of, "--max-bytes", f"{self.flags['max_size']}M", "--user-agent", self.user_agent(), "--agent", "any2dataset"]
 
     def dataset_flags(self):
-        return ["--words", "any2dataset"]
+        return ["--words", "any2dataset", *(["--max-sample", "4G"] if self.encodes() else [])]
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ Flags and defaults are those of img2dataset 1.47. In addition:
 
     --dry_run                 print the pipeline and exit
     --allow_private           fetch from private and loopback addresses too
+    --allow_file              read local files too: file: URLs, and paths that begin with /, ./ or ../
     --ignore_ssl_certificate  do not verify certificates
     --distributor slurm       besides multiprocessing, pyspark and ray
 
@@ -93,6 +94,7 @@ def download(
     disallowed_header_directives: Optional[list[str]] = None,
     *,
     allow_private: bool = False,
+    allow_file: bool = False,
     ignore_ssl_certificate: bool = False,
     dry_run: bool = False,
     master: Optional[str] = None,
@@ -151,6 +153,7 @@ def download(
         user_agent_token: Name to add to the User-Agent, and to match in X-Robots-Tag.
         disallowed_header_directives: Directives of X-Robots-Tag that keep an image from being downloaded.
         allow_private: Fetch from private and loopback addresses too (not in img2dataset).
+        allow_file: Read local files too: ``file:`` URLs, and paths that begin with /, ./ or ../.
         ignore_ssl_certificate: Do not verify certificates (not in img2dataset).
         dry_run: Print the pipeline and do nothing (not in img2dataset).
         master: Spark cluster, such as spark://host:7077 or yarn; by default SPARK_MASTER, then what spark-defaults.conf or

@@ -10,6 +10,7 @@ The configs default and downsample_ml are built in; reading YAML needs PyYAML, J
 
     --dry_run                 print the pipeline and exit
     --allow_private           fetch from private and loopback addresses too
+    --allow_file              read local files too: file: URLs, and paths that begin with /, ./ or ../
     --ignore_ssl_certificate  do not verify certificates
 
 All unfinished shards go through one pipeline: urlcat | fetch | tarvideo | tardataset. URLs that end in the extension of a
@@ -17,7 +18,8 @@ video or audio format are requested; all others are passed to yt-dlp. With --sta
 url_list names shards, and each goes through tarvideo | tardataset and keeps its number.
 
 Not supported, and refused before anything runs: optical flow, captioning, speech to text (the stages and their
-subsamplers), samplers, cut_detection_mode longest, framerates, extract_keyframes, downsample_method yt_subtitle.
+subsamplers; python/examples has workers for them), samplers, cut_detection_mode longest, framerates, extract_keyframes,
+downsample_method yt_subtitle.
 
 Differences from video2dataset (see the manual page):
   A URL that answers 404, or with a page, is failed_to_download (video2dataset stores the page as a video).
@@ -75,6 +77,7 @@ def video2dataset(
     config: Any = "default",
     *,
     allow_private: bool = False,
+    allow_file: bool = False,
     ignore_ssl_certificate: bool = False,
     dry_run: bool = False,
     master: Optional[str] = None,
@@ -130,6 +133,7 @@ def video2dataset(
         tmp_dir: Folder for temporary files.
         config: Name of a built-in config (default, downsample_ml), a file in YAML or JSON, or the config as a dictionary.
         allow_private: Fetch from private and loopback addresses too (not in video2dataset).
+        allow_file: Read local files too: ``file:`` URLs, and paths that begin with /, ./ or ../.
         ignore_ssl_certificate: Do not verify certificates (not in video2dataset).
         dry_run: Print the pipeline and do nothing (not in video2dataset).
         master: Spark cluster, such as spark://host:7077 or yarn; by default SPARK_MASTER, then what spark-defaults.conf or
@@ -290,6 +294,8 @@ class Video2dataset(Dataset):
 
 def is_page(url):
     path = url.split("?")[0].split("#")[0].lower()
+    if path.startswith(("/", "./", "../", "file:")):
+        return False
     return not any(path.endswith(f".{ending}") for ending in DIRECT)
 
 

@@ -218,6 +218,60 @@ fn what_is_no_file_goes_to_ytdlp() {
     assert_eq!(members.iter().filter(|member| member.1 == source("land.mp4")).count(), 2);
 }
 
+/// The example configs of video2dataset 1.3, by name.
+#[test]
+fn every_example_config_plans_a_pipeline_or_is_refused_by_name() {
+    let folder = dir();
+    std::fs::write(folder.path().join("videos.csv"), "url\nhttp://127.0.0.1/1.mp4\n").unwrap();
+    let lacking = |config: &str, what: &str, example: &str| {
+        let why = "is not supported, since it needs a model; run yours with tarproc --worker (see python/examples/";
+        format!("video2dataset: --config {config}: {what} {why}{example})")
+    };
+    let cases = [
+        ("default", Ok("urlcat fetch tardataset")),
+        ("downsample_ml", Ok("urlcat fetch tarvideo tardataset")),
+        ("optical_flow", Err(lacking("optical_flow", "optical flow", "optical_flow.py"))),
+        ("caption", Err(lacking("caption", "captioning", "video_captions.py"))),
+    ];
+    for (config, expected) in cases {
+        let run = video2dataset(folder.path(), &format!("--url_list videos.csv --config {config} --dry_run"));
+        match expected {
+            Ok(stages) => {
+                let shown = run.done().status(0).stdout_text();
+                let tools: Vec<&str> = shown.split(" |\n  ").filter_map(|stage| stage.split(' ').next()).collect();
+                assert_eq!(tools.join(" "), stages, "{config}");
+            }
+            Err(message) => drop(run.fails(2, &message)),
+        };
+    }
+    let message =
+        "video2dataset: --encode_formats: {} names nothing to store; name video or audio, or use --output_format dummy";
+    video2dataset(folder.path(), "--url_list videos.csv --encode_formats '{}'").fails(2, message);
+}
+
+#[test]
+fn local_files_are_read_on_request_and_silent_ones_have_no_audio() {
+    let folder = dir();
+    std::fs::write(folder.path().join("sound.mp4"), source("land.mp4")).unwrap();
+    bash("ffmpeg -v error -i sound.mp4 -an -c copy silent.mp4").cwd(folder.path()).ok();
+    let here = folder.path().display();
+    std::fs::write(folder.path().join("urls.txt"), format!("{here}/sound.mp4\nfile://{here}/silent.mp4\n")).unwrap();
+    let formats = "--encode_formats '{\"video\": \"mp4\", \"audio\": \"mp3\"}'";
+    let flags = format!("--url_list urls.txt --input_format txt {formats} --incremental_mode overwrite");
+    video2dataset(folder.path(), &flags).done().status(0);
+    assert_eq!(stats(folder.path())["failed_to_download"], json!(2), "only with --allow_file");
+    video2dataset(folder.path(), &format!("{flags} --allow_file")).done().status(0).stderr("");
+    let members = shard(folder.path());
+    let found: Vec<&str> = members.iter().map(|member| member.0.as_str()).collect();
+    assert_eq!(found, ["00000000.json", "00000000.mp3", "00000000.mp4", "00000001.json", "00000001.mp4"]);
+    let sounds = flags.replace("\"video\": \"mp4\", ", "");
+    video2dataset(folder.path(), &format!("{sounds} --allow_file")).done().status(0);
+    let found: Vec<String> = shard(folder.path()).into_iter().map(|member| member.0).collect();
+    assert_eq!(found, ["00000000.json", "00000000.mp3"]);
+    let counts = stats(folder.path());
+    assert_eq!((&counts["successes"], &counts["failed_to_subsample"]), (&json!(1), &json!(1)));
+}
+
 #[test]
 fn what_is_not_here_is_refused_before_anything_runs() {
     let folder = dir();
@@ -229,9 +283,21 @@ fn what_is_not_here_is_refused_before_anything_runs() {
         assert!(!folder.path().join("out").exists());
     };
     let config = "--config config.json";
-    refused(json!({}), "--stage optical_flow", "--stage optical_flow: optical flow is not supported");
-    refused(json!({}), "--config caption", "--config caption: captioning is not supported");
-    refused(json!({"WhisperSubsampler": {}}), config, "--config: WhisperSubsampler: speech to text is not supported");
+    refused(
+        json!({}),
+        "--stage optical_flow",
+        "--stage optical_flow: optical flow is not supported, since it needs a model; run yours with tarproc --worker (see python/examples/optical_flow.py)",
+    );
+    refused(
+        json!({}),
+        "--config caption",
+        "--config caption: captioning is not supported, since it needs a model; run yours with tarproc --worker (see python/examples/video_captions.py)",
+    );
+    refused(
+        json!({"WhisperSubsampler": {}}),
+        config,
+        "--config: WhisperSubsampler: speech to text is not supported, since it needs a model; run yours with tarproc --worker (see python/examples/transcripts.py)",
+    );
     refused(
         json!({"FrameSubsampler": {"args": {"frame_rate": 5, "downsample_method": "yt_subtitle"}}}),
         config,

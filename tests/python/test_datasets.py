@@ -10,6 +10,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import wave
 
 from support import ROOT, InFolder, png, serve
 
@@ -116,8 +117,25 @@ class Calls(InFolder):
         with serve({"/a": png()}) as address:
             self.write("urls.txt", f"{address}/a\n")
             for kind, field in [("auto", "png"), ("mp3", "mp3")]:
-                self.call(any2dataset, "urls.txt", output_dir=kind, num_proc=2, encode_format=kind, output_format="webdataset", allow_private=True)
+                unchanged = kind == "mp3"
+                self.call(any2dataset, "urls.txt", output_dir=kind, num_proc=2, encode_format=kind, disable_all_reencoding=unchanged, output_format="webdataset", allow_private=True)
                 self.assertEqual(next(tarpipe.samples(f"{kind}/00000.tar"))[field], png())
+        with self.assertRaisesRegex(ValueError, "encode_format: cannot encode as pdf"):
+            any2dataset("urls.txt", encode_format="pdf")
+
+    def test_any2dataset_encodes_sounds(self):
+        sound = io.BytesIO()
+        with wave.open(sound, "wb") as file:
+            file.setparams((1, 2, 8000, 0, "NONE", ""))
+            file.writeframes(bytes(16000))
+        with serve({"/a.wav": sound.getvalue(), "/b.png": png()}) as address:
+            self.write("urls.txt", f"{address}/a.wav\n{address}/b.png\n")
+            self.call(any2dataset, "urls.txt", encode_format="mp3", output_format="webdataset", allow_private=True)
+        (sample,) = tarpipe.samples("files/00000.tar")
+        self.assertEqual(set(sample) - {"__key__"}, {"json", "mp3"})
+        self.assertTrue(sample["mp3"].startswith((b"ID3", b"\xff\xfb", b"\xff\xf3")))
+        with open("files/00000_stats.json") as stats:
+            self.assertEqual(json.load(stats)["failed_to_subsample"], 1)
 
     def test_old_versions_of_python_are_refused_with_a_sentence(self):
         program = f"import sys; sys.path.insert(0, {str(ROOT / 'python')!r}); sys.version_info = (3, 8, 1); import tarpipe"
@@ -150,7 +168,7 @@ class Calls(InFolder):
             (video2dataset, {"encode_formats": {}}, "encode_formats: {} names nothing to store; name video or audio, or use --output_format dummy"),
             (download, {"master": "local"}, "master: only for --distributor pyspark"),
             (any2dataset, {"master_node": "h"}, "master_node: needs --distributor ray or pyspark, without --master"),
-            (video2dataset, {"stage": "caption"}, "stage caption: captioning is not supported"),
+            (video2dataset, {"stage": "caption"}, "stage caption: captioning is not supported, since it needs a model; run yours with tarproc --worker (see python/examples/video_captions.py)"),
             (video2dataset, {"config": {"reading": {}}, "input_format": "txt"}, "config: the argument has no section 'subsampling'"),
         ]:
             with self.assertRaises(ValueError) as caught:

@@ -13,6 +13,8 @@ from test_datasets import ANY2DATASET, IMG2DATASET, VIDEO2DATASET
 
 from tarpipe import _program
 from tarpipe.dropin.older import PLACES
+from tarpipe.slurm_cluster import main as slurm_cluster
+from tarpipe.ssh_cluster import main as ssh_cluster
 from tarpipe.video2dataset import video2dataset
 
 PAGE = (ROOT / "man" / "tarpipe-dropins.7").read_text()
@@ -64,17 +66,46 @@ class Commands(InFolder):
         """Those with stores run in tests/stores, and those with clusters in test_engines."""
         shown = {}
         for line in commands():
+            if line.startswith(("ssh-cluster", "slurm-cluster")):
+                continue
             if line.startswith("urlcat"):
                 # There is no failed row yet.
                 self.run_ok(["bash", "-c", line.replace("!=", "==").replace("--keep ''", "--url-col URL --keep ''")])
             elif "s3://" not in line:
                 shown[line] = self.run_ok(["bash", "-c", f"exec {line} --dry_run"])
-        self.assertEqual(len(shown), 7)
+        self.assertEqual(len(shown), 8)
         for line, pipeline in shown.items():
             self.assertRegex(pipeline, r"(?s)^urlcat .*\n *fetch .*\n *tardataset ", line)
         older = next(pipeline for line, pipeline in shown.items() if "--video_size" in line)
         self.assertIn("--clip json.clips", older)
         self.assertIn("-n 100 ", older)
+
+    def test_commands_for_all_hosts_reach_them(self):
+        """Here they run through a stand-in for ssh with a folder here for each host; tests/engines has real hosts."""
+        self.write("ssh", '#!/bin/bash\nwhile [[ $1 == -* ]]; do shift 2; done\nexport HOME=$HOME/$1\nmkdir -p $HOME && cd $HOME && shift\nexec bash -c "$1"\n')
+        self.write("tarpipe", "an executable")
+        self.write("setup.sh", "echo set up\n")
+        self.write("ips.txt", "a\nb\n")
+        self.write("hosts.csv", ",host,user,password,hostname,comment\n0,a,ubuntu\n1,b,ubuntu\n")
+        os.chmod("ssh", 0o755)
+        program = str(ROOT / "tools/shardrun/cluster/ssh-cluster")
+        said = []
+        for line in commands():
+            words = shlex.split(line)
+            if words[0] == "ssh-cluster" and words[1] in ("run", "setup", "install"):
+                command = [sys.executable, program, "--ssh", os.path.abspath("ssh"), *words[1:]]
+                done = subprocess.run(command, env={**os.environ, "HOME": os.getcwd()}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), line)
+                said += [text.split(": ")[-1] for text in sorted(done.stdout.splitlines()) if text.startswith("b: ")]
+        self.assertEqual(said[1:], ["set up", "copied", "already there", "set up"])
+
+    def test_commands_for_clusters_are_understood(self):
+        """Those that start clusters run in tests/engines."""
+        parsers = {"ssh-cluster": ssh_cluster.build_parser(), "slurm-cluster": slurm_cluster.build_parser()}
+        lines = [shlex.split(line) for line in commands() if line.split()[0] in parsers]
+        self.assertEqual(len(lines), 14)
+        for words in lines:
+            parsers[words[0]].parse_args(words[1:])
 
     def test_a_flag_that_is_lacking_is_refused(self):
         for line in ("img2dataset t --image_sise 3", "video2dataset t --video_sise 3", "any2dataset t --encode_format ."):

@@ -52,6 +52,42 @@ fn optical_flow_sees_what_moves() {
 }
 
 #[test]
+fn workers_caption_and_transcribe_with_a_model() {
+    let folder = dir();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    // A second of red and one of blue; half a second of silence, one of a tone, and half a second of silence.
+    let make = format!(
+        "ffmpeg -v error -f lavfi -i color=red:s=64x64:r=4:d=1 -f lavfi -i color=blue:s=64x64:r=4:d=1 \
+         -f lavfi -i \"aevalsrc='0.5*sin(880*PI*t)*between(t,0.5,1.499)':s=16000:d=2\" \
+         -filter_complex '[0][1]concat' -map 2:a -c:v libx264 -c:a pcm_s16le {mov} && \
+         ffmpeg -v error -i {mov} -an -c copy {silent} && tar cf {tar} -C {here} a.mov silent.mov",
+        mov = at("a.mov"),
+        silent = at("silent.mov"),
+        tar = at("in.tar"),
+        here = folder.path().display()
+    );
+    bash(&make).ok();
+    let pipeline = format!(
+        "tarvideo --scale 64 --frames 1 --no-video {} | \
+         tarproc -p 1 --worker 'python3 python/examples/video_captions.py' -o -",
+        at("in.tar")
+    );
+    let out = members(&with_python(&pipeline, &["pillow"]).ok());
+    let caption = "a video that is red, then blue";
+    assert_eq!((out[0].0.as_str(), json(&out[0].1)["generated_caption"].as_str()), ("a.json", Some(caption)));
+    assert_eq!((out[1].0.as_str(), out[1].1.as_slice()), ("a.txt", caption.as_bytes()));
+    let pipeline = format!(
+        "tarvideo --audio wav --rate 16000 --channels 1 --no-video {} | \
+         tarproc -p 1 --max-failures 1 --worker 'python3 python/examples/transcripts.py' -o - 2>/dev/null | tarcat -f json",
+        at("in.tar")
+    );
+    let out = members(&with_python(&pipeline, &["pillow"]).done().stdout());
+    let segments = serde_json::json!([{"start": 0.5, "end": 1.5, "text": "[sound]"}]);
+    assert_eq!(out.len(), 1, "the silent video fails");
+    assert_eq!((out[0].0.as_str(), &json(&out[0].1)["transcript"]), ("a.json", &segments));
+}
+
+#[test]
 fn shots_become_features() {
     let folder = dir();
     let report = folder.path().join("shots.jsonl").display().to_string();

@@ -216,7 +216,7 @@ pub struct Args {
     #[arg(long)]
     pub insecure: bool,
 
-    /// Read file: URLs too, of regular files
+    /// Read regular files too, given as file: URLs or as paths that begin with /, ./ or ../
     #[arg(long)]
     pub allow_file: bool,
 

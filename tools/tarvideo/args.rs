@@ -32,7 +32,7 @@ use crate::tarvideo::options::{AudioOptions, FrameGeometry, StillOptions, VideoO
 /// ffmpeg 5.1 or newer and ffprobe must be on the PATH. They can read only the one file: no playlists, no
 /// network. The output is the same for any -p, given the same --threads and ffmpeg.
 ///
-/// Failed samples are left out and counted under these codes: no_media, no_video, decode, truncated,
+/// Failed samples are left out and counted under these codes: no_media, no_video, no_audio, decode, truncated,
 /// unsupported, timeout, memory, too_large, too_short, bad_clip, no_clip, bad_json, crashed, system. At the
 /// end the exit status is 3 unless --max-failures tolerates that many. If the machine runs out of
 /// processes, file descriptors, memory or room for temporary files, the run fails and no sample is blamed.
@@ -113,6 +113,8 @@ pub struct Args {
     image: StillFormat,
 
     /// Write the audio as a field of its own, if there is any
+    ///
+    /// If nothing else is asked for (--no-video), media without audio fail.
     #[arg(long, value_name = "mp3|flac|wav|m4a")]
     audio: Option<AudioFormat>,
 

@@ -160,6 +160,11 @@ impl SampleProcessor {
     fn action(&self, media: &MediaInfo) -> Result<MediaAction, Failure> {
         let MediaOptions { video, stills, .. } = &self.options;
         if media.video.is_some() {
+            let is_sound_all =
+                video.drop && self.options.audio.is_some() && stills.frames.is_none() && !stills.thumbnail;
+            if is_sound_all && media.audio.is_none() {
+                return Err(Failure::new("no_audio", "the media has video but no audio"));
+            }
             return Ok(match video {
                 VideoOptions { encode: true, .. } => MediaAction::Encode,
                 VideoOptions { copy: true, .. } => MediaAction::Copy,

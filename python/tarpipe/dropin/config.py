@@ -52,6 +52,8 @@ PARTS: dict[str, dict[str, Any]] = {
 }
 # Stages and configs that are not supported, and their subsamplers.
 LACKING = {"optical_flow": "optical flow", "caption": "captioning", "whisper": "speech to text"}
+# The worker that does the work of each with tarproc.
+EXAMPLES = {"optical_flow": "optical_flow.py", "caption": "video_captions.py", "whisper": "transcripts.py"}
 LACKING_PARTS = {"OpticalFlowSubsampler": "optical_flow", "CaptionSubsampler": "caption", "WhisperSubsampler": "whisper"}
 SLURM = {
     "partition": "--partition", "account": "--account", "nodelist": "--nodelist", "constraint": "--constraint",
@@ -87,7 +89,10 @@ def check_config(config):
 
 def refuse_lacking(where, what):
     if what in LACKING:
-        raise UsageError(f"{where}: {LACKING[what]} is not supported")
+        raise UsageError(
+            f"{where}: {LACKING[what]} is not supported, since it needs a model; run yours with tarproc --worker "
+            f"(see python/examples/{EXAMPLES[what]})"
+        )
 
 
 def parsed(given):

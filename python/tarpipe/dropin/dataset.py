@@ -30,7 +30,7 @@ USER_AGENT = "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:72.0) Gecko/20100101 Fi
 # Flags that change the speed but not the dataset: a resumed run may use other values.
 FREE = {
     "output_folder", "processes_count", "thread_count", "timeout", "enable_wandb", "wandb_project", "distributor",
-    "subjob_size", "retries", "incremental_mode", "max_shard_retry", "dry_run", "url_list", "allow_private", "tmp_dir", "via", "engine_words", "worker_processes",
+    "subjob_size", "retries", "incremental_mode", "max_shard_retry", "dry_run", "url_list", "allow_private", "allow_file", "tmp_dir", "via", "engine_words", "worker_processes",
     "master", "launcher", "conf", "dns", "user_agent", "output_dir", "num_proc", "master_node",
 }  # fmt: skip
 
@@ -269,4 +269,5 @@ class Dataset(Running):
         words += ["--dns", flags["dns"]] if flags["dns"] else []
         words += ["--insecure"] if flags["ignore_ssl_certificate"] else []
         words += ["--allow-private"] if flags["allow_private"] else []
+        words += ["--allow-file"] if flags["allow_file"] else []
         return [*words, *self.fetch_flags(), "--max-failures", "100%", "-q"]

@@ -33,7 +33,11 @@ pub struct RowUrl {
 
 impl RowUrl {
     fn parse(text: String) -> Self {
-        let parsed = Url::parse(text.trim());
+        let trimmed = text.trim();
+        let parsed = match Url::parse(trimmed) {
+            Err(ParseError::RelativeUrlWithoutBase) if is_path(trimmed) => local(trimmed),
+            parsed => parsed,
+        };
         RowUrl { text, parsed }
     }
 
@@ -47,6 +51,17 @@ impl RowUrl {
     pub fn host(&self) -> &str {
         self.parsed.as_ref().map_or("", |url| &url[Position::BeforeHost..Position::AfterPort])
     }
+}
+
+/// Whether a URL without a scheme is a path: `/a`, `./a` or `../a`, but not `//host/a`.
+fn is_path(text: &str) -> bool {
+    (text.starts_with('/') && !text.starts_with("//")) || text.starts_with("./") || text.starts_with("../")
+}
+
+/// The `file:` URL of a path.
+fn local(path: &str) -> Result<Url, ParseError> {
+    let absolute = std::path::absolute(path).ok();
+    absolute.and_then(|path| Url::from_file_path(path).ok()).ok_or(ParseError::RelativeUrlWithoutBase)
 }
 
 impl InputRow {
