@@ -1,6 +1,8 @@
 //! The drop-ins with tables and datasets in a store.
 
 use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::server::{Store, store};
 use crate::support::web::{Web, reply};
@@ -76,4 +78,52 @@ fn the_command_of_the_manual_runs() {
     store.with_variables(run).env("no_proxy", "*").done().status(0);
     let names = list(store, "s3://test/manual/laion/");
     assert_eq!(names, [".img2dataset/run.json", "00000.parquet", "00000.tar", "00000_stats.json"]);
+}
+
+/// Waits up to a minute for a condition.
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !condition() {
+        assert!(start.elapsed().as_secs() < 60, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn kill_9_of_the_driver_ends_the_pipeline_and_the_run_is_resumed() {
+    let store = store();
+    let released = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let release = std::sync::Arc::clone(&released);
+    let web = Web::start(move |asked, wire| {
+        let start = std::time::Instant::now();
+        while asked.path == "/slow" && !released.load(Relaxed) && start.elapsed().as_secs() < 120 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        // Larger than the buffers between the stages: a small row waits there for the next one.
+        reply(wire, "200 OK", "", &[7; 400_000]);
+    });
+    let paths = ["a", "b", "c", "slow", "e", "f", "g", "h"];
+    let urls: String = paths.iter().map(|path| format!("{}/{path}\n", web.url)).collect();
+    store.put("test/killed/urls.txt", urls.as_bytes());
+    let flags =
+        "s3://test/killed/urls.txt --output_folder s3://test/killed/out --output_format webdataset --timeout 600";
+    let mut child = any2dataset(store, flags).into_command().stdout(Stdio::null()).spawn().unwrap();
+    let listed = || list(store, "s3://test/killed/out/");
+    let done = || listed().into_iter().filter(|name| name.ends_with("_stats.json")).collect::<Vec<_>>();
+    // Of shards 0, 2 and 3, the one with the row that arrives last is open: only the next row shows that a row is complete.
+    wait_for("two of four shards are finished", || web.count("/slow") > 0 && done().len() >= 2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The stages have the name of the output or of the table in their arguments.
+    wait_for("the pipeline ends", || bash("pgrep -f '[s]3://test/killed' || :").done().stdout_text().is_empty());
+    assert!(!listed().iter().any(|name| name.starts_with("00001")), "{:?}", listed());
+    let contents = |names: &[String]| -> Vec<Option<Vec<u8>>> {
+        names.iter().map(|name| store.get(&format!("test/killed/out/{name}"))).collect()
+    };
+    let before = done();
+    let kept = contents(&before);
+    release.store(true, Relaxed);
+    any2dataset(store, flags).done().status(0);
+    assert_eq!((done().len(), web.count("/slow")), (4, 2));
+    assert!(contents(&before) == kept, "finished shards are not made again");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::support::{Archive, Run, dir, list, members, names, run, words};
+use crate::support::{Archive, Run, bash, dir, list, members, names, run, words};
 
 /// A stream of rows: the key, and None for a success or the code of a failure.
 fn stream(rows: &[(&str, Option<&str>)]) -> Vec<u8> {
@@ -321,4 +321,18 @@ fn a_sample_that_cannot_be_stored_is_a_failed_row() {
     assert_eq!(list(folder.path().join("out/00000")), ["a", "c.jpg", "c.json"]);
     let codes = store("tfrecord", Archive::new().file("a.jpg", b"1").file("b.png", b"2"));
     assert_eq!(codes, [Value::Null, json!("no_field")]);
+}
+
+#[test]
+fn the_time_of_a_shard_includes_that_before_its_first_row() {
+    let folder = dir();
+    let input = Archive::new().file("000000000.json", br#"{"url":"u"}"#).whole();
+    std::fs::write(folder.path().join("in.tar"), input).unwrap();
+    // The pipe opens when both ends are there; then the download takes a while.
+    let script = "mkfifo pipe; timeout 60 bash -c 'exec 3>pipe; sleep 1; date +%s.%N >first; cat in.tar >&3' &
+        tardataset --only-shard 0 --columns url -o out pipe";
+    bash(script).cwd(folder.path()).ok();
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let stats: Value = serde_json::from_str(&read("out/00000_stats.json")).unwrap();
+    assert!(stats["start_time"].as_f64().unwrap() < read("first").trim().parse().unwrap(), "{stats}");
 }
