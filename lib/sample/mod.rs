@@ -2,7 +2,8 @@
 //!
 //! - [`member_name`] splits the name of a member into key and field.
 //! - [`fields`] finds duplicate fields, and counts fields.
-//! - [`field_path`] finds values in fields: `json.width`.
+//! - [`field_path`] finds values in fields: `json.width`; [`join_on`] matches
+//!   them with columns.
 //! - [`stream`] reads samples from an archive without holding more than one of
 //!   them.
 //! - [`Sample`] is a sample in memory, for tools that look into it.
@@ -19,6 +20,7 @@ pub mod failed;
 pub mod field_path;
 pub mod fields;
 pub mod index;
+pub mod join_on;
 pub mod member_name;
 pub mod select;
 pub mod shard;

@@ -2,7 +2,7 @@
 //! in.
 //!
 //! [`Table`] reads one table and [`Tables`] a list of them; [`TypedWriter`] and
-//! [`InferredWriter`] write parquet.
+//! [`InferredWriter`] write parquet. [`KeyList`] looks keys up in a column.
 //!
 //! | format | suffixes | types | held in memory |
 //! |---|---|---|---|
@@ -31,6 +31,7 @@ pub(crate) mod from_json;
 mod inferred_writer;
 mod json;
 mod jsonl;
+mod key_list;
 pub(crate) mod parquet;
 mod tables;
 mod text;
@@ -49,6 +50,7 @@ use crate::source;
 pub use cell::Cell;
 pub use format::TableFormat;
 pub use inferred_writer::{Datum, InferredWriter};
+pub use key_list::KeyList;
 pub use tables::Tables;
 pub use typed_writer::{TypedColumns, TypedWriter};
 

@@ -204,3 +204,56 @@ fn verbose_prints_a_summary_and_quiet_prints_nothing() {
     let archive = Archive::new().entry(b"d/", tar::EntryType::Directory, b"").file("a.txt", b"a").whole();
     words("tarcat", "-q").stdin(archive).ok();
 }
+
+#[test]
+fn keys_are_looked_up_in_texts_tables_and_arrays() {
+    let folder = dir();
+    let uid = |i: u64| format!("{:016x}{:016x}", i * 7, i + (1 << 63));
+    let archive = (0..6).fold(Archive::new(), |archive, i| {
+        archive.file(&format!("s{i}.json"), format!("{{\"uid\": \"{}\", \"n\": {i}}}", uid(i)).as_bytes())
+    });
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+    write("in.tar", &archive.whole());
+    write("keys", b"s4\r\n\ns1\nnobody");
+    write("keys.csv", b"n,key,uid\n4,s4,x\n1,s1,y\n");
+    write("keys.jsonl", b"{\"key\": \"s1\"}\n{\"key\": null}\n{\"other\": 1, \"key\": \"s4\"}\n");
+    let mut array = b"\x93NUMPY\x01\x00".to_vec();
+    let header = "{'descr': [('f0', '<u8'), ('f1', '<u8')], 'fortran_order': False, 'shape': (2,), }\n";
+    array.extend_from_slice(&(header.len() as u16).to_le_bytes());
+    array.extend_from_slice(header.as_bytes());
+    for i in [4_u64, 1] {
+        array.extend_from_slice(&(i * 7).to_le_bytes());
+        array.extend_from_slice(&(i + (1 << 63)).to_le_bytes());
+    }
+    write("uids.npy", &array);
+    write("cut.npy", &array[..array.len() - 1]);
+    let text = b"{'descr': '<U2', 'fortran_order': False, 'shape': (2,), }\n";
+    let chars = "s1s4".chars().flat_map(|c| u32::from(c).to_le_bytes());
+    let start = b"\x93NUMPY\x01\x00".iter().copied().chain((text.len() as u16).to_le_bytes());
+    write("text.npy", &start.chain(text.iter().copied()).chain(chars).collect::<Vec<u8>>());
+    for list in [
+        "keys",
+        "keys.csv",
+        "keys.jsonl",
+        "text.npy",
+        "pipe:cat keys",
+        "uids.npy --on json.uid",
+        "keys.csv --on json.n",
+    ] {
+        let (list, more) = list.split_once(" --on ").unwrap_or((list, "key"));
+        let run_with = |flag| run("tarcat", [flag, list, "--on", more, "in.tar"]).cwd(folder.path()).ok();
+        assert_eq!(names(&run_with("--keys")), ["s1.json", "s4.json"], "{list}");
+        assert_eq!(names(&run_with("--not-keys")), ["s0.json", "s2.json", "s3.json", "s5.json"], "{list}");
+    }
+    let both = ["--keys", "keys", "--not-keys", "keys.csv", "in.tar"];
+    assert!(names(&run("tarcat", both).cwd(folder.path()).ok()).is_empty());
+    for (list, said) in [("cut.npy", "cut.npy: the array ends early"), ("gone", "gone: No such file")] {
+        run("tarcat", ["--keys", list, "in.tar"]).cwd(folder.path()).done().status(1).stderr_has(said);
+    }
+    let done = run("tarcat", ["--keys", "keys.csv", "--on", "json.id", "in.tar"]).cwd(folder.path()).done();
+    done.status(1).stderr_has("keys.csv: no column 'id' (urlcat --columns shows the columns)");
+    run("tarcat", ["--on", "json.uid", "in.tar"])
+        .cwd(folder.path())
+        .fails(2, "tarcat: --on needs --keys or --not-keys");
+    run("tarcat", ["--keys", "-", "-"]).done().status(2).stderr_has("stdin can be read only once");
+}

@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use tarpipe::cli::{InputFlags, OutputFlags, ParallelFlags, SampleLimit, Verbosity};
+use tarpipe::sample::join_on::JoinOn;
 use tarpipe::sample::select::Select;
 use tarpipe::value::list::List;
 use tarpipe::value::partition::Partition;
@@ -13,8 +14,8 @@ use crate::tarcat::edit::{KeptFields, Rekey};
 ///
 /// Reads the sources one after another and writes their samples as one stream, in order. The
 /// flags act in this order: sources are picked (--shard-slice, --shard) and shuffled, samples are
-/// selected (--select), counted off (--slice, --skip, --count), their fields picked (-f, --drop),
-/// shuffled (--shuffle) and rekeyed (--rekey).
+/// selected (--keys, --not-keys, --select), counted off (--slice, --skip, --count), their fields
+/// picked (-f, --drop), shuffled (--shuffle) and rekeyed (--rekey).
 ///
 /// Untouched members keep their headers and bytes. Members that belong to no sample
 /// (directories, links, dot-files, names without a dot) are dropped and counted.
@@ -64,6 +65,26 @@ pub struct Args {
     /// and key.matches('regex') test the key.
     #[arg(long, value_name = "EXPR")]
     pub select: Option<Select>,
+
+    /// Keep only the samples whose key is in FILE
+    ///
+    /// FILE is a text with one key per line, a csv, tsv, json, jsonl, parquet or arrow table with a
+    /// column key (see --on), or an .npy array of text or of pairs of 64-bit numbers, as in DataComp.
+    /// It can be any source. The order of the stream is kept. Lists of more than about 30 million keys
+    /// are looked up in an unnamed file in TMPDIR.
+    #[arg(long, value_name = "FILE")]
+    pub keys: Option<String>,
+
+    /// Keep only the samples whose key is not in FILE
+    #[arg(long, value_name = "FILE")]
+    pub not_keys: Option<String>,
+
+    /// Look up VALUE of each sample in --keys and --not-keys, and in COLUMN of tables
+    ///
+    /// VALUE is key (the default), a field such as cls, or a value in a JSON field such as json.uid.
+    /// COLUMN defaults to the last part of VALUE. A sample without VALUE is in no list.
+    #[arg(long, value_name = "VALUE[=COLUMN]")]
+    pub on: Option<JoinOn>,
 
     /// Give samples new keys: a template such as {index:09}, or s/REGEX/REPLACEMENT/
     ///
@@ -116,6 +137,9 @@ const EXAMPLES: &str = "Examples:
   # Large pictures only, with new keys, shuffled
   tarcat --select 'json.width >= 512' --shuffle 5000 --rekey '{index:09}' a.tar b.tar -o big.tar
 
+  # The samples of a list, by a value of their JSON
+  tarcat --keys uids.npy --on json.uid 'shard-{000..147}.tar' | tarsplit -n 10000 -o 'chosen-{shard:05}.tar'
+
   # Three parts of one dataset for each part of another
   tarcat --weights 3,1 'laion-{00..99}.tar' 'coco-{00..09}.tar' -o mix.tar";
 
@@ -126,6 +150,7 @@ impl Args {
         self.fields.is_some()
             || self.drop.is_some()
             || self.select.is_some()
+            || self.on.as_ref().is_some_and(|on| !on.is_key())
             || self.rekey.is_some()
             || self.shuffle.is_some()
             || self.mix.is_some()

@@ -3,6 +3,7 @@
 
 mod args;
 mod edit;
+mod key_filter;
 mod order;
 mod position;
 
@@ -21,6 +22,7 @@ use tarpipe::value::slice::Slice;
 
 pub(crate) use args::Args;
 use edit::drop_fields;
+use key_filter::KeyFilter;
 use order::{Mix, ShuffleBuffer};
 use position::PositionFilter;
 
@@ -33,13 +35,14 @@ fn run(args: Args) -> Result<Outcome> {
     let lists = args.input.lists()?;
     let has_several = lists.iter().map(Vec::len).sum::<usize>() > 1;
     let filter = PositionFilter::new(&args, has_several);
+    let keys = KeyFilter::load(&args, &lists)?;
     let sources = pick_sources(&args, lists, has_several)?;
     let mut out = args.output.create(&args.parallel)?;
     let tally = SharedTally::default();
     if args.needs_samples_in_memory() {
-        edit_samples(args, sources, filter, &mut out, &tally)?;
+        edit_samples(args, sources, (filter, keys), &mut out, &tally)?;
     } else {
-        copy_samples(&sources.concat(), args.input.ignore_eof, filter, &mut out, &tally)?;
+        copy_samples(&sources.concat(), args.input.ignore_eof, (filter, keys), &mut out, &tally)?;
     }
     out.finish()?;
     Ok(tally.take().into())
@@ -69,7 +72,7 @@ fn pick_sources(args: &Args, mut lists: Vec<Vec<String>>, has_several: bool) -> 
 fn copy_samples(
     names: &[String],
     ignore_eof: bool,
-    mut filter: PositionFilter,
+    (mut filter, mut keys): (PositionFilter, KeyFilter),
     out: &mut ShardWriter,
     tally: &SharedTally,
 ) -> Result<()> {
@@ -80,7 +83,7 @@ fn copy_samples(
         let mut stream = SampleStream::open(name, ignore_eof)?;
         names.get(i + 1).into_iter().for_each(|next| source::prefetch(next));
         while !filter.is_over() && stream.next()?.is_some() {
-            if filter.is_in_part() && filter.is_in_slice() {
+            if filter.is_in_part() && keys.takes_key(stream.key())? && filter.is_in_slice() {
                 out.copy(&mut stream, |_| {})?;
                 tally.add(|tally| tally.done());
             }
@@ -94,7 +97,7 @@ fn copy_samples(
 fn edit_samples(
     args: Args,
     sources: Vec<Vec<String>>,
-    mut filter: PositionFilter,
+    (mut filter, mut keys): (PositionFilter, KeyFilter),
     out: &mut ShardWriter,
     tally: &SharedTally,
 ) -> Result<()> {
@@ -124,7 +127,8 @@ fn edit_samples(
             }
             Some(sample) => sample?,
         };
-        let is_selected = filter.is_in_part() && args.select.as_ref().is_none_or(|select| select.takes(&sample, tally));
+        let is_listed = filter.is_in_part() && keys.takes(&sample)?;
+        let is_selected = is_listed && args.select.as_ref().is_none_or(|select| select.takes(&sample, tally));
         if !is_selected || !filter.is_in_slice() {
             continue;
         }

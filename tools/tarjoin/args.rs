@@ -1,10 +1,10 @@
 //! The flags of tarjoin, and the parsers of their values.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::{Parser, ValueEnum};
 use tarpipe::cli::{InputFlags, OutputFlags, ParallelFlags, SampleLimit, Verbosity};
+use tarpipe::sample::join_on::JoinOn;
 use tarpipe::sort::SortOptions;
 use tarpipe::value::list::List;
 use tarpipe::value::size;
@@ -122,26 +122,6 @@ pub enum OnConflict {
     Keep,
     /// Leave out the sample, and count it as conflict
     Fail,
-}
-
-/// The two sides of --on.
-#[derive(Clone, Debug)]
-pub struct JoinOn {
-    /// `key`, or the path of a value in the sample.
-    pub value: String,
-    pub column: String,
-}
-
-impl FromStr for JoinOn {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (value, column) = text.split_once('=').unwrap_or((text, text.rsplit('.').next().unwrap_or(text)));
-        if value.is_empty() || column.is_empty() {
-            return Err("expected VALUE or VALUE=COLUMN".into());
-        }
-        Ok(JoinOn { value: value.to_owned(), column: column.to_owned() })
-    }
 }
 
 impl Args {

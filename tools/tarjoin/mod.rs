@@ -12,11 +12,9 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 use tarpipe::cli::{self, Outcome, SharedTally, Usage};
 use tarpipe::messages;
 use tarpipe::sample::Sample;
-use tarpipe::sample::field_path::{FieldValue, value_at};
 
 pub(crate) use args::Args;
 use args::Keep;
@@ -56,7 +54,7 @@ fn run(args: Args) -> Result<Outcome> {
 
 /// The sample with the values of its rows; None if it is left out, which is counted.
 fn join(args: &Args, joins: &mut [Join], mut sample: Sample, tally: &SharedTally) -> Result<Option<Sample>> {
-    let key = join_key(&sample, &args.on.value).map(Cow::into_owned);
+    let key = args.on.of(&sample).map(Cow::into_owned);
     let mut found = 0;
     let mut refusal = None;
     let mut row = Vec::new();
@@ -85,20 +83,6 @@ fn join(args: &Args, joins: &mut [Join], mut sample: Sample, tally: &SharedTally
         return Ok(None);
     }
     Ok(Some(sample))
-}
-
-/// The value that a sample is joined on, as text.
-fn join_key<'a>(sample: &'a Sample, value: &str) -> Option<Cow<'a, str>> {
-    if value == "key" {
-        return Some(Cow::Borrowed(&sample.key));
-    }
-    let find = |field: &str| sample.get(field).map(|member| member.data.as_slice());
-    match value_at(value, find)? {
-        FieldValue::Content(data) => std::str::from_utf8(data).ok().map(|text| Cow::Borrowed(text.trim())),
-        FieldValue::Json(Value::Null) => None,
-        FieldValue::Json(Value::String(text)) => Some(Cow::Owned(text)),
-        FieldValue::Json(other) => Some(Cow::Owned(other.to_string())),
-    }
 }
 
 /// One --with.

@@ -47,7 +47,7 @@ impl OtherSide {
         OtherSide {
             spec: spec.to_owned(),
             column: args.on.column.clone(),
-            keep_headers: args.on.value == "key",
+            keep_headers: args.on.is_key(),
             plan: IntoPlan::new(args.into.clone().map(|list| list.into_vec())),
             ignore_eof: args.input.ignore_eof,
             max_sample: args.held.max_sample,
