@@ -123,7 +123,7 @@ fn check(line: &str, expected: i32, part: &str) {
     let folder = dir();
     prepare(folder.path());
     let before = list(folder.path());
-    let done = bash(line).as_user().cwd(folder.path()).done().status(expected).stderr_has(part);
+    let done = bash(line).without_force().cwd(folder.path()).done().status(expected).stderr_has(part);
     let said = done.stderr_text();
     assert!(!said.contains("os error"), "{line}: {said}");
     let mut after = list(folder.path());
@@ -148,7 +148,7 @@ fn shards_of_an_earlier_run_are_not_mixed_with_new_ones() {
     prepare(folder.path());
     let split = |flags: &str| {
         let line = format!("tarsplit -o 's-{{shard:02}}.tar' a.tar {flags}");
-        bash(&line).as_user().cwd(folder.path()).done()
+        bash(&line).without_force().cwd(folder.path()).done()
     };
     split("-n 1").status(0).stderr("");
     split("-n 2").status(1).stderr_has("3 shards of this pattern exist, such as s-00.tar");
@@ -164,7 +164,7 @@ fn a_local_pattern_in_quotes_matches_files() {
     let folder = dir();
     prepare(folder.path());
     bash("cp a.tar b-0.tar; cp j.tar b-1.tar").cwd(folder.path()).ok();
-    let counted = bash("tarshow --count 'b-*.tar'").as_user().cwd(folder.path()).ok();
+    let counted = bash("tarshow --count 'b-*.tar'").without_force().cwd(folder.path()).ok();
     assert_eq!(String::from_utf8(counted).unwrap(), "6\n");
 }
 
@@ -187,7 +187,7 @@ fn after_ctrl_c_the_recipe_of_the_cookbook_accounts_for_every_row() {
     std::fs::write(in_folder("rows.txt"), rows).unwrap();
 
     let first = "fetch --allow-private --report first.jsonl rows.txt | tarsplit -n 10 -o 'm-{shard}.tar'";
-    let mut command = bash(first).as_user().cwd(folder.path()).into_command();
+    let mut command = bash(first).without_force().cwd(folder.path()).into_command();
     let mut child = command.process_group(0).stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let started = Instant::now();
     while !in_folder("m-1.tar").exists() {
@@ -201,8 +201,8 @@ fn after_ctrl_c_the_recipe_of_the_cookbook_accounts_for_every_row() {
 
     let rest = "fetch --allow-private --done 'm-*.tar' --report rest.jsonl rows.txt |
         tarsplit -n 10 --start \"$(ls m-*.tar | wc -l)\" -o 'm-{shard}.tar'";
-    bash(rest).as_user().cwd(folder.path()).done().status(0).stderr_has("failed 2 (2 http_4xx)");
+    bash(rest).without_force().cwd(folder.path()).done().status(0).stderr_has("failed 2 (2 http_4xx)");
     let counts = "tarshow --keys 'm-*.tar' | sort -u | wc -l; tarshow --count 'm-*.tar'; grep -c http_4xx rest.jsonl";
-    let counts = String::from_utf8(bash(counts).as_user().cwd(folder.path()).ok()).unwrap();
+    let counts = String::from_utf8(bash(counts).without_force().cwd(folder.path()).ok()).unwrap();
     assert_eq!(counts.split_whitespace().collect::<Vec<_>>(), ["38", "38", "2"]);
 }

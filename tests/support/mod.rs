@@ -99,7 +99,7 @@ impl Run {
     }
 
     /// Refuses to replace outputs, as the tools do for users.
-    pub fn as_user(mut self) -> Self {
+    pub fn without_force(mut self) -> Self {
         self.command.env_remove("TARPIPE_FORCE");
         self
     }
