@@ -17,6 +17,9 @@ pub struct ArchiveEntry {
     pub kind: EntryKind,
     /// The offset of its first header block in the stream.
     pub offset: u64,
+    /// The number of end-of-archive markers before it: more than 0 in the second
+    /// and later ones of concatenated archives, which most other readers ignore.
+    pub archive: u64,
     /// Its header blocks as they were read, extended headers included, to be
     /// copied by [`super::ArchiveWriter::raw_header`]. Empty if they are not
     /// self-contained, because a global header contributed to them; the member

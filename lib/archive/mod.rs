@@ -57,7 +57,30 @@ pub struct Fault {
     pub what: String,
 }
 
+/// Where the input ends if only the end marker is missing.
+const BEFORE_END: &str = "before the end-of-archive blocks";
+
+/// Where the input ends if half of the end marker is missing, too.
+const IN_END: &str = "after the first of two end-of-archive blocks";
+
+/// Where the input ends if a member is cut off.
+const IN_MEMBER: &str = "in the middle of a member";
+
+/// What is wrong if something else than an archive follows the end marker.
+const AFTER_END: &str = "the data after the end of the archive is not an archive";
+
 impl Fault {
+    /// Whether all members are complete: nothing but the end-of-archive marker
+    /// is missing, or nothing but the data after it is damaged.
+    pub fn spares_members(&self) -> bool {
+        self.what.ends_with(BEFORE_END) || self.what.ends_with(IN_END) || self.what == AFTER_END
+    }
+
+    /// Whether the input ends in the data of a member.
+    pub fn cuts_member(&self) -> bool {
+        self.what.ends_with(IN_MEMBER)
+    }
+
     fn new(offset: u64, code: &'static str, what: impl Into<String>) -> Self {
         Fault { offset, code, what: what.into() }
     }

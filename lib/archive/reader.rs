@@ -6,7 +6,9 @@ use anyhow::Result;
 
 use super::header::{self, Block, EntryKind, Extended};
 use super::read_buffer::ReadBuffer;
-use super::{ArchiveEntry, ArchiveWriter, BLOCK, EMPTY_INPUT, Fault, padding};
+use super::{
+    AFTER_END, ArchiveEntry, ArchiveWriter, BEFORE_END, BLOCK, EMPTY_INPUT, Fault, IN_END, IN_MEMBER, padding,
+};
 
 /// Extended headers contain a name and some times; more than this is an attack.
 const MAX_EXTENDED: u64 = 1 << 20;
@@ -42,6 +44,7 @@ pub struct ArchiveReader<R = Box<dyn io::Read + Send>> {
     remaining: u64,
     padding: usize,
     ended: bool,
+    ends: u64,
 }
 
 impl<R: io::Read> ArchiveReader<R> {
@@ -56,6 +59,7 @@ impl<R: io::Read> ArchiveReader<R> {
             remaining: 0,
             padding: 0,
             ended: false,
+            ends: 0,
         }
     }
 
@@ -90,6 +94,7 @@ impl<R: io::Read> ArchiveReader<R> {
             let Some(block) = self.next_block()? else { return self.at_end(&blocks) };
             if block == [0; BLOCK] {
                 self.end_of_archive(&blocks)?;
+                offset = self.offset();
                 continue;
             }
             self.verify(&block)?;
@@ -145,7 +150,7 @@ impl<R: io::Read> ArchiveReader<R> {
         let at = self.offset();
         let n = self.buffer.read_into(&mut data, self.remaining).map_err(|err| unreadable(at, &err))?;
         self.remaining -= n;
-        if self.remaining > 0 { Err(self.cut("in the middle of a member")) } else { Ok(data) }
+        if self.remaining > 0 { Err(self.cut(IN_MEMBER)) } else { Ok(data) }
     }
 
     /// Copies the data of the current member to `out`, through the read buffer.
@@ -188,7 +193,7 @@ impl<R: io::Read> ArchiveReader<R> {
         let (at, remaining) = (self.offset(), self.remaining);
         let bytes = self.buffer.fill().map_err(|err| unreadable(at, &err))?;
         if bytes.is_empty() {
-            return Err(cut(at, "in the middle of a member"));
+            return Err(cut(at, IN_MEMBER));
         }
         Ok(&bytes[..remaining.min(bytes.len() as u64) as usize])
     }
@@ -228,7 +233,7 @@ impl<R: io::Read> ArchiveReader<R> {
         if has_data {
             (self.remaining, self.padding) = (size, padding(size));
         }
-        Ok(ArchiveEntry { path, size, mtime, kind, offset, header: blocks })
+        Ok(ArchiveEntry { path, size, mtime, kind, offset, archive: self.ends, header: blocks })
     }
 
     /// Reads the data of an extended header; its blocks are appended to `raw`.
@@ -301,7 +306,7 @@ impl<R: io::Read> ArchiveReader<R> {
         } else if self.offset() == 0 {
             Err(Fault::new(0, "not_tar", "not a tar archive"))
         } else if self.ended {
-            Err(self.damaged("the data after the end of the archive is not an archive".into()))
+            Err(self.damaged(AFTER_END.into()))
         } else {
             Err(self.damaged("the checksum of a header is wrong".into()))
         }
@@ -319,9 +324,10 @@ impl<R: io::Read> ArchiveReader<R> {
         match self.next_block()? {
             Some(block) if block == [0; BLOCK] => self.buffer.consume(BLOCK),
             Some(_) => return Err(self.damaged("a lone zero block".into())),
-            None => return Err(self.cut("after the first of two end-of-archive blocks")),
+            None => return Err(self.cut(IN_END)),
         }
         self.ended = true;
+        self.ends += 1;
         self.global = Extended::default();
         Ok(())
     }
@@ -334,7 +340,7 @@ impl<R: io::Read> ArchiveReader<R> {
         } else if self.offset() == 0 {
             Err(Fault::new(0, "cut", EMPTY_INPUT))
         } else {
-            Err(self.cut("before the end-of-archive blocks"))
+            Err(self.cut(BEFORE_END))
         }
     }
 

@@ -127,6 +127,22 @@ static KNOWN: [FormatInfo; 5] = [
 ];
 
 impl CompressionFormat {
+    /// The loaders of training data that cannot read shards of this format, by
+    /// the names that tarcheck --for takes. Python's tarfile, on which most of
+    /// them rest, reads zstd since version 3.14 only.
+    ///
+    /// ```
+    /// use tarpipe::compression::CompressionFormat;
+    ///
+    /// assert_eq!(CompressionFormat::Xz.loaders_without(), ["energon", "wids"]);
+    /// ```
+    pub fn loaders_without(self) -> &'static [&'static str] {
+        match self {
+            CompressionFormat::Gzip | CompressionFormat::Bzip2 | CompressionFormat::Xz => &["energon", "wids"],
+            CompressionFormat::Zstd | CompressionFormat::Lz4 => &["hf", "webdataset", "energon", "wids", "ray"],
+        }
+    }
+
     fn known(self) -> &'static FormatInfo {
         &KNOWN[self as usize]
     }

@@ -34,8 +34,8 @@ pub struct SampleHead {
 /// Call [`SampleStream::next`] for the head of a sample, and then one of five
 /// methods to consume it: [`load`](SampleStream::load) it into memory,
 /// [`copy`](SampleStream::copy) it to another archive,
-/// [`inspect`](SampleStream::inspect) some of its fields, look at its
-/// [`headers`](SampleStream::headers), or [`skip`](SampleStream::skip) it. A
+/// [`inspect`](SampleStream::inspect) some of its fields,
+/// [`examine`](SampleStream::examine) all of them, or [`skip`](SampleStream::skip) it. A
 /// sample that is not consumed is skipped by the next call of `next`, without
 /// checking for duplicate fields.
 ///
@@ -251,16 +251,27 @@ impl<R: io::Read> SampleStream<R> {
         Ok(())
     }
 
-    /// Calls `each` with the header of every member of the current sample and
-    /// skips the data. Unlike the other methods it accepts duplicate fields, so
-    /// that the caller (tarcheck) can report them itself.
+    /// Calls `each` for every member of the current sample, with the data of
+    /// those for which `wants` returns true; the others are skipped. Unlike the
+    /// other methods it accepts duplicate fields, so that the caller (tarcheck)
+    /// can report them itself.
     ///
     /// # Errors
     ///
-    /// The archive is damaged.
-    pub fn headers(&mut self, mut each: impl FnMut(MemberView<'_>)) -> Result<()> {
+    /// The archive is damaged. There is no limit on the size of the members
+    /// that `wants` selects.
+    pub fn examine(
+        &mut self,
+        mut wants: impl FnMut(&MemberView<'_>) -> bool,
+        mut each: impl FnMut(&MemberView<'_>, Option<&[u8]>),
+    ) -> Result<()> {
         while let Some((entry, field)) = self.next_member()? {
-            each(MemberView { field: &field, entry: &entry, data_offset: self.reader.offset() });
+            let member = MemberView { field: &field, entry: &entry, data_offset: self.reader.offset() };
+            let data = match wants(&member) {
+                true => Some(self.reader.read_data().map_err(|fault| self.broken(fault))?),
+                false => None,
+            };
+            each(&member, data.as_deref());
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! tarcheck: the faults it finds, and how it reports them.
 
+mod loaders;
+
 use crate::support::{Archive, TempDir, bash, dir, run, words};
 
 /// A folder with `good.tar` and the archives of the test.
@@ -50,6 +52,16 @@ fn every_fault_is_named_with_shard_byte_and_sample() {
     );
     words("tarcheck", "returns.tar").cwd(folder.path()).done().status(1).stderr(
         "tarcheck: returns.tar: byte 2048: sample x: duplicate of the key at byte 0\n\
+         tarcheck: faults in 1 of 1 shard",
+    );
+}
+
+#[test]
+fn offsets_after_the_end_of_an_archive_are_those_of_members() {
+    let one = || Archive::new().file("x.txt", b"1").whole();
+    let folder = with(&[("two.tar", [one(), one()].concat())]);
+    words("tarcheck", "two.tar").cwd(folder.path()).done().status(1).stderr(
+        "tarcheck: two.tar: byte 2048: sample x: field txt appears twice\n\
          tarcheck: faults in 1 of 1 shard",
     );
 }

@@ -144,8 +144,10 @@ fn index_points_at_the_data(folder: &Path, shard: &str) {
 fn compressed_shards_are_complete() {
     let folder = twenty();
     words("tarsplit", "-n 10 -z -o x-%d.tgz in.tar").cwd(folder.path()).ok();
-    words("tarsplit", "-n 10 -o y-%d.tar.zst in.tar").cwd(folder.path()).ok();
-    words("tarsplit", "-n 10 --compress xz:1 -o z-%d in.tar").cwd(folder.path()).ok();
+    let done = words("tarsplit", "-n 10 -o y-%d.tar.zst in.tar").cwd(folder.path()).done().status(0);
+    done.stderr("tarsplit: warning: zstd: these loaders cannot read the shards: hf, webdataset, energon, wids, ray");
+    let done = words("tarsplit", "-n 10 --compress xz:1 -o z-%d in.tar").cwd(folder.path()).done().status(0);
+    done.stderr("tarsplit: warning: xz: these loaders cannot read the shards: energon, wids");
     let script = "tar tzf x-1.tgz | wc -l; zstd -dcq y-1.tar.zst | tar t | wc -l; xz -dc z-1 | tar t | wc -l";
     let listed = String::from_utf8(bash(script).cwd(folder.path()).ok()).unwrap();
     assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), ["30", "30", "30"]);

@@ -4,6 +4,7 @@ use clap::Parser;
 use tarpipe::cli::{self, InputFlags, ParallelFlags, Verbosity};
 use tarpipe::value::list::List;
 
+use crate::tarcheck::loaders::Loader;
 use crate::tarcheck::shard::Checks;
 
 /// Verify shards: whole, well-formed, complete, without repeated keys
@@ -26,6 +27,16 @@ pub struct Args {
     /// Allow repeated keys, within and across shards
     #[arg(long)]
     pub allow_repeats: bool,
+
+    /// Report what these loaders would fail on or lose: hf, webdataset, energon, wids, ray
+    ///
+    /// A list, separated by commas or blanks. hf is load_dataset("webdataset") of Hugging Face
+    /// datasets, ray is ray.data.read_webdataset. Each finding names the shard, the byte offset, the
+    /// sample and, where one helps, the command that repairs it. The findings count as faults: the
+    /// exit status is 1 if a named loader would fail or lose samples. Only the content of text,
+    /// class and JSON fields up to 16 MB is decoded; images are not.
+    #[arg(long = "for", value_name = "LOADERS", default_value = "", hide_default_value = true)]
+    pub loaders: List<Loader>,
 
     /// Print the verdict as JSON
     #[arg(long)]
@@ -55,6 +66,9 @@ const EXAMPLES: &str = "Examples:
   # Check that the dataset is complete, and every sample has a picture and a class
   tarcheck --require 'jpg cls' 'train-{000000..000147}.tar'
 
+  # Can Hugging Face datasets and Energon load these shards as they are?
+  tarcheck --for hf,energon train-*.tar
+
   # Indexes for random access
   tarcheck --index --wids train.json train-*.tar
 
@@ -64,9 +78,10 @@ const EXAMPLES: &str = "Examples:
 impl Args {
     pub fn checks(&self) -> Checks {
         Checks {
+            loaders: self.loaders.to_vec(),
             required: self.require.to_vec(),
             ignore_eof: self.input.ignore_eof,
-            keys: !self.allow_repeats,
+            keys: !self.allow_repeats || self.loaders.iter().any(|loader| loader.refuses_repeated_key(false)),
             index: self.index,
             digest: self.wids.is_some(),
             show: if self.show == 0 { usize::MAX } else { self.show },

@@ -2,6 +2,7 @@
 //! Shards are never changed; indexes are written only for shards without faults.
 
 mod args;
+mod loaders;
 mod repeated_keys;
 mod shard;
 mod verdict;
@@ -35,10 +36,11 @@ fn run(args: Args) -> Result<Outcome> {
     cli::expect_bytes(&names);
     let keys = Arc::new(Mutex::new(repeated_keys::finder()));
     let mut verdicts = check_all(&args, names, &keys)?;
-    if !args.allow_repeats {
+    if args.checks().keys {
         let keys = std::mem::replace(&mut *keys.lock(), repeated_keys::finder());
-        repeated_keys::find_repeats(keys, &mut verdicts, args.show, args.input.ignore_eof)?;
+        repeated_keys::find_repeats(keys, &mut verdicts, &args)?;
     }
+    loaders::check_schema(&mut verdicts, args.checks().show);
     write_indexes(&args, &verdicts)?;
     print(&args, &verdicts)?;
     let bad = verdicts.iter().filter(|verdict| verdict.faults > 0).count() as u64;
@@ -86,7 +88,7 @@ fn write_indexes(args: &Args, verdicts: &[Verdict]) -> Result<()> {
 
 fn print(args: &Args, verdicts: &[Verdict]) -> Result<()> {
     let text = match args.json {
-        true => messages::escape_json(&format!("{:#}\n", json(verdicts))).into_owned(),
+        true => messages::escape_json(&format!("{:#}\n", json(verdicts, &args.loaders))).into_owned(),
         false => table(verdicts),
     };
     sink::write_text("-", &text)?;

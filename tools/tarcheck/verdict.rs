@@ -1,9 +1,12 @@
 //! The verdict on a shard, as a table for people and as JSON for programs.
 
 use serde_json::{Value, json as object};
+use tarpipe::run::shell;
 use tarpipe::sample::fields::FieldCounts;
 use tarpipe::sample::index;
 use tarpipe::value::size;
+
+use crate::tarcheck::loaders::{FieldSets, Loader, LoaderResult};
 
 /// One fault.
 #[derive(Clone, Debug)]
@@ -16,16 +19,27 @@ pub struct Finding {
     pub sample: Option<String>,
     /// A description for people.
     pub what: String,
+    /// The command that repairs it, with {} for the shard.
+    pub repair: Option<String>,
 }
 
 impl Finding {
     pub fn line(&self, shard: &str) -> String {
         let sample = self.sample.as_ref().map(|key| format!("sample {key}: ")).unwrap_or_default();
-        format!("{shard}: byte {}: {sample}{}", self.offset, self.what)
+        let repair = self.repair_of(shard).map(|command| format!("; repair: {command}")).unwrap_or_default();
+        format!("{shard}: byte {}: {sample}{}{repair}", self.offset, self.what)
     }
 
-    fn json(&self) -> Value {
-        object!({"code": self.code, "offset": self.offset, "sample": self.sample, "what": self.what})
+    fn repair_of(&self, shard: &str) -> Option<String> {
+        self.repair.as_ref().map(|command| shell::fill(command, &["{}"], shard))
+    }
+
+    fn json(&self, shard: &str) -> Value {
+        let mut json = object!({"code": self.code, "offset": self.offset, "sample": self.sample, "what": self.what});
+        if let Some(command) = self.repair_of(shard) {
+            json["repair"] = command.into();
+        }
+        json
     }
 }
 
@@ -46,6 +60,10 @@ pub struct Verdict {
     /// The described faults: the first ones, up to --show.
     pub findings: Vec<Finding>,
     pub index: Option<String>,
+    /// What each loader of --for makes of the shard.
+    pub loaders: Vec<LoaderResult>,
+    /// The sets of fields of its samples, for --for hf.
+    pub field_sets: Option<FieldSets>,
 }
 
 impl Verdict {
@@ -66,7 +84,7 @@ impl Verdict {
             "shard": self.shard, "samples": self.samples, "members": self.members, "bytes": self.bytes,
             "stored_bytes": self.stored_bytes, "sha256": self.sha256, "fields": null,
             "dropped": self.dropped, "faults": self.faults,
-            "findings": self.findings.iter().map(Finding::json).collect::<Vec<_>>(),
+            "findings": self.findings.iter().map(|finding| finding.json(&self.shard)).collect::<Vec<_>>(),
         });
         self.fields.put_into(&mut json);
         json
@@ -74,14 +92,31 @@ impl Verdict {
 }
 
 /// All verdicts as one object.
-pub fn json(verdicts: &[Verdict]) -> Value {
+pub fn json(verdicts: &[Verdict], loaders: &[Loader]) -> Value {
     let sum = |count: fn(&Verdict) -> u64| verdicts.iter().map(count).sum::<u64>();
-    object!({
+    let mut json = object!({
         "shards": verdicts.iter().map(Verdict::json).collect::<Vec<_>>(),
         "samples": sum(|verdict| verdict.samples),
         "bytes": sum(|verdict| verdict.bytes),
         "faults": sum(|verdict| verdict.faults),
-    })
+    });
+    for &loader in loaders {
+        json["loaders"][loader.name()] = of_loader(verdicts, loader);
+    }
+    json
+}
+
+/// What a loader makes of all shards: whether it loads them, and the number of samples that it loses, if that is known.
+fn of_loader(verdicts: &[Verdict], loader: Loader) -> Value {
+    let of = || verdicts.iter().flat_map(|verdict| &verdict.loaders).filter(move |result| result.loader == loader);
+    let (fails, lost) = (of().any(|result| result.fails > 0), of().map(|result| result.lost).sum::<u64>());
+    let lost_more = of().any(|result| result.lost_more);
+    let verdict = match (fails, lost > 0 || lost_more) {
+        (true, _) => "fails",
+        (false, true) => "loses",
+        (false, false) => "loads",
+    };
+    object!({"verdict": verdict, "lost": (!fails && !lost_more).then_some(lost)})
 }
 
 /// All verdicts as a table, with a total if there are several.

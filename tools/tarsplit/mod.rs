@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use tarpipe::cli::{self, Outcome};
+use tarpipe::compression::{Compression, CompressionFormat};
 use tarpipe::messages;
 use tarpipe::sample::stream::SampleStream;
 use tarpipe::source;
@@ -29,6 +30,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 fn run(args: Args) -> Result<Outcome> {
     let layout = args.layout()?;
     let mut earlier = args.check_existing(&layout)?;
+    warn_of_compression(&args);
     let names = args.input.names()?;
     cli::expect_bytes(&names);
     let mut router = Router::new(args.shards, args.by_hash.as_ref());
@@ -53,4 +55,14 @@ fn run(args: Args) -> Result<Outcome> {
     finisher.finish()?;
     earlier.warn();
     Ok(tally.into())
+}
+
+/// Warns if no common loader reads shards of the chosen compression, or only some do: users would learn it days later.
+/// gzip goes without saying: it is what compressed shards usually are.
+fn warn_of_compression(args: &Args) {
+    let format = args.packing.compression().or_else(|| Compression::by_suffix(&args.output)).map(Compression::format);
+    if let Some(format) = format.filter(|&format| format != CompressionFormat::Gzip) {
+        let loaders = format.loaders_without().join(", ");
+        messages::notice(&format!("warning: {format}: these loaders cannot read the shards: {loaders}"));
+    }
 }
