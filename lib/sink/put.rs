@@ -79,11 +79,8 @@ impl Read for PutBody {
 
 /// Sends the request. Runs on a thread of its own.
 fn put(url: &str, body: PutBody) -> Result<()> {
-    // A redirected PUT would become a GET, and its response be mistaken for that of the upload.
-    let request = http::agent().put(url).config().max_redirects(0).build();
-    let request = request.header("Content-Type", "application/x-tar");
-    let response =
-        request.send(SendBody::from_owned_reader(body)).map_err(|err| anyhow!(http::transport_error(err)))?;
+    let send = || http::put(url)?.header("Content-Type", "application/x-tar").send(SendBody::from_owned_reader(body));
+    let response = send().map_err(|err| anyhow!(http::transport_error(err)))?;
     if !response.status().is_success() {
         bail!("the server answers {}", response.status());
     }

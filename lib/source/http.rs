@@ -10,7 +10,7 @@ use ureq::{Body, BodyReader};
 
 use super::version::{Version, text};
 use crate::digest::Digest;
-use crate::http::{agent, transport_error};
+use crate::http::{self, transport_error};
 use crate::messages;
 use crate::run::backoff::{self, Backoff};
 
@@ -175,14 +175,9 @@ enum HttpRefusal {
 /// Sends a request; if `range` is given, for the rest from an offset on,
 /// provided that the validator still holds.
 fn ask(url: &str, token: Option<&str>, range: Option<(u64, &str)>) -> Result<Response<Body>, HttpRefusal> {
-    let mut request = agent().get(url);
-    if let Some(token) = token {
-        request = request.header("Authorization", format!("Bearer {token}"));
-    }
-    if let Some((offset, validator)) = range {
-        request = request.header("Range", format!("bytes={offset}-")).header("If-Range", validator);
-    }
-    let response = match request.call() {
+    let start = range.map(|(offset, validator)| (format!("bytes={offset}-"), validator));
+    let headers = start.as_ref().map(|(start, validator)| [("Range", start.as_str()), ("If-Range", validator)]);
+    let response = match http::get(url, token, headers.as_ref().map_or(&[], |headers| headers)) {
         Ok(response) => response,
         Err(err @ (ureq::Error::BadUri(_) | ureq::Error::TooManyRedirects)) => {
             return Err(HttpRefusal::Permanent(anyhow!(transport_error(err))));

@@ -10,12 +10,15 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::list::PaginatedListStore;
 use object_store::multipart::MultipartStore;
-use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig, StaticCredentialProvider};
+use object_store::{
+    BackoffConfig, Certificate, ClientOptions, HeaderValue, ObjectStore, RetryConfig, StaticCredentialProvider,
+};
 use parking_lot::Mutex;
 
 use super::error::explain;
 use super::retry_log::LoggingConnector;
 use super::{aws, endpoint, metadata_service};
+use crate::http;
 
 /// How often a request is sent before it fails; AWS_MAX_ATTEMPTS overrides it,
 /// as for Amazon's own clients.
@@ -127,13 +130,24 @@ const AZURE_CREDENTIALS: [&str; 10] = [
 
 /// How requests are sent. Plain HTTP is used only if the endpoint says so.
 pub(super) fn options(endpoint: Option<String>) -> ClientOptions {
-    ClientOptions::new()
-        .with_allow_http(endpoint.is_some_and(|url| url.starts_with("http://")))
+    let is_plain = endpoint.is_some_and(|url| url.starts_with("http://"));
+    let options = ClientOptions::new()
+        .with_allow_http(is_plain)
         .with_user_agent(HeaderValue::from_static(concat!("tarpipe/", env!("CARGO_PKG_VERSION"))))
         .with_http1_only() // several connections are faster than several streams of one
         .with_timeout_disabled()
         .with_connect_timeout(Duration::from_secs(20))
-        .with_read_timeout(STALL)
+        .with_read_timeout(STALL);
+    // reqwest can only be told by a proxy that serves no URL.
+    let options = match http::proxies_are_disabled() {
+        true => options.with_proxy_url("http://localhost").with_proxy_excludes("*,0.0.0.0/0,::/0"),
+        false => options,
+    };
+    if is_plain || !http::roots().are_built_in {
+        return options; // reqwest reads the same certificates
+    }
+    let certificates = http::roots().certificates.iter().filter_map(|der| Certificate::from_der(der).ok());
+    certificates.fold(options, ClientOptions::with_root_certificate)
 }
 
 /// When requests are repeated: after 5xx, 429, 408 and dropped connections,

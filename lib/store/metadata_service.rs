@@ -17,21 +17,22 @@ pub(super) fn is_amazon(address: Option<&str>) -> bool {
         return false;
     }
     let url = format!("{}/latest/api/token", address.unwrap_or(ADDRESS));
-    let request = http::agent().put(url).header("X-aws-ec2-metadata-token-ttl-seconds", "60");
-    let answer = request.config().timeout_global(Some(PATIENCE)).proxy(None).build().send_empty();
+    let request = http::agent(&url).put(&url).header("X-aws-ec2-metadata-token-ttl-seconds", "60");
+    let answer = request.config().timeout_global(Some(PATIENCE)).build().send_empty();
     answer.is_ok_and(|answer| answer.status().is_success())
 }
 
 /// Whether this is a machine of Google Cloud. Takes up to a second.
 pub(super) fn is_google() -> bool {
-    let request = http::agent().get(format!("{ADDRESS}/computeMetadata/v1/")).header("Metadata-Flavor", "Google");
-    let answer = request.config().timeout_global(Some(PATIENCE)).proxy(None).build().call();
+    let request =
+        http::agent(ADDRESS).get(format!("{ADDRESS}/computeMetadata/v1/")).header("Metadata-Flavor", "Google");
+    let answer = request.config().timeout_global(Some(PATIENCE)).build().call();
     answer.is_ok_and(|answer| answer.status().is_success())
 }
 
 /// Whether this is a machine of Azure. Takes up to a second.
 pub(super) fn is_azure() -> bool {
-    let request = http::agent().get(format!("{ADDRESS}/metadata/versions")).header("Metadata", "true");
-    let answer = request.config().timeout_global(Some(PATIENCE)).proxy(None).build().call();
+    let request = http::agent(ADDRESS).get(format!("{ADDRESS}/metadata/versions")).header("Metadata", "true");
+    let answer = request.config().timeout_global(Some(PATIENCE)).build().call();
     answer.is_ok_and(|answer| answer.status().is_success())
 }

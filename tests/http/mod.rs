@@ -1,5 +1,6 @@
 //! Sources and sinks over HTTP, against servers that misbehave and against a real nginx.
 
+mod environment;
 mod versions;
 
 use std::process::Stdio;

@@ -364,7 +364,7 @@ impl Args {
         format!("{}{contact}", self.user_agent)
     }
 
-    pub fn request_options(&self, rules: Arc<AddressRules>, proxies: Arc<Matcher>) -> RequestOptions {
+    pub fn request_options(&self, rules: Arc<AddressRules>, proxies: &'static Matcher) -> RequestOptions {
         RequestOptions {
             timeout: self.timeout,
             max_redirects: self.max_redirects,

@@ -4,20 +4,15 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, bail};
+use ipnet::IpNet;
 
 /// The hosts, networks and kinds of addresses that a run refuses.
 #[derive(Debug, Default)]
 pub struct AddressRules {
     allow_private: bool,
     hosts: HashSet<String>,
-    networks: Vec<Network>,
-}
-
-#[derive(Debug)]
-struct Network {
-    address: IpAddr,
-    bits: u32,
+    networks: Vec<IpNet>,
 }
 
 impl AddressRules {
@@ -55,45 +50,26 @@ impl AddressRules {
 
     /// Why this address must not be connected to; None if it may.
     pub fn refuse(&self, address: IpAddr) -> Option<String> {
-        if let Some(network) = self.networks.iter().find(|network| network.contains(address)) {
-            return Some(format!("{address} is on the block list ({}/{})", network.address, network.bits));
+        let target = embedded_v4(address).map_or(address, IpAddr::V4);
+        if let Some(network) = self.networks.iter().find(|network| network.contains(&target)) {
+            return Some(format!("{address} is on the block list ({network})"));
         }
         let range = if self.allow_private { None } else { special_range(address) };
         range.map(|range| format!("{address} is {range}"))
     }
 }
 
-fn parse_network(entry: &str) -> Result<Option<Network>> {
-    let (address, bits) = match entry.split_once('/') {
-        Some((address, bits)) => (address, Some(bits)),
-        None => (entry, None),
-    };
+fn parse_network(entry: &str) -> Result<Option<IpNet>> {
+    if let Ok(address) = entry.parse::<IpAddr>() {
+        return Ok(Some(address.into()));
+    }
+    let Some((address, _)) = entry.split_once('/') else { return Ok(None) };
     let Ok(address) = address.parse::<IpAddr>() else {
-        return if bits.is_some() { Err(anyhow!("'{entry}' is not a host, address or network")) } else { Ok(None) };
+        bail!("'{entry}' is not a host, address or network");
     };
     let width = if address.is_ipv4() { 32 } else { 128 };
-    let bits = bits.map_or(Ok(width), str::parse).ok().filter(|bits| *bits <= width);
-    Ok(Some(Network {
-        address,
-        bits: bits.with_context(|| format!("'{entry}': invalid prefix length; use 0 to {width}"))?,
-    }))
-}
-
-impl Network {
-    fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, embedded_v4(address).map_or(address, IpAddr::V4)) {
-            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
-                same_prefix(ours.to_bits().into(), theirs.to_bits().into(), 32, self.bits)
-            }
-            (IpAddr::V6(ours), IpAddr::V6(theirs)) => same_prefix(ours.to_bits(), theirs.to_bits(), 128, self.bits),
-            _ => false,
-        }
-    }
-}
-
-fn same_prefix(a: u128, b: u128, width: u32, bits: u32) -> bool {
-    let drop = width - bits;
-    a.checked_shr(drop).unwrap_or(0) == b.checked_shr(drop).unwrap_or(0)
+    let network = entry.parse().with_context(|| format!("'{entry}': invalid prefix length; use 0 to {width}"));
+    network.map(Some)
 }
 
 /// The name of the range that an address belongs to, unless it is a public one.

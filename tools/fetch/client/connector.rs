@@ -31,7 +31,7 @@ struct ConnectorInner {
     insecure: bool,
     /// Created for the first https URL: reading the certificates costs more than a hundred requests.
     tls: OnceLock<TlsConnector>,
-    proxies: Arc<Matcher>,
+    proxies: &'static Matcher,
     timeout: Duration,
     /// One permit per open connection, idle ones included: file descriptors are limited.
     open: Arc<Semaphore>,
@@ -39,7 +39,7 @@ struct ConnectorInner {
 
 impl Connector {
     /// Uses `proxies` where they apply, and keeps at most `open` connections open.
-    pub fn new(resolver: Resolver, insecure: bool, proxies: Arc<Matcher>, timeout: Duration, open: usize) -> Self {
+    pub fn new(resolver: Resolver, insecure: bool, proxies: &'static Matcher, timeout: Duration, open: usize) -> Self {
         Connector(Arc::new(ConnectorInner {
             resolver,
             insecure,

@@ -47,7 +47,7 @@ pub struct RequestOptions {
     pub obey_robots: bool,
     pub limits: BodyLimits,
     pub rules: Arc<AddressRules>,
-    pub proxies: Arc<Matcher>,
+    pub proxies: &'static Matcher,
     pub per_host: usize,
 }
 

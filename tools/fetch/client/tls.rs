@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use tarpipe::http;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// A connector that trusts the system's certificates (SSL_CERT_FILE and SSL_CERT_DIR override them), or Mozilla's if the
-/// system has none, as in a minimal container. It offers HTTP/2.
+/// A connector that trusts the certificates of [`http::roots`], or any with `insecure`. It offers HTTP/2.
 pub fn connector(insecure: bool) -> Result<TlsConnector> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -30,10 +30,8 @@ pub fn connector(insecure: bool) -> Result<TlsConnector> {
 
 fn roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    }
+    let trusted = http::roots().certificates.iter().map(|der| CertificateDer::from(der.as_slice()));
+    roots.add_parsable_certificates(trusted);
     roots
 }
 

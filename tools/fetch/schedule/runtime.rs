@@ -5,8 +5,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use hyper_util::client::proxy::matcher::Matcher;
 use rustix::process::{Resource, getrlimit, setrlimit};
+use tarpipe::http;
 use tarpipe::run::pool::WorkerPanicked;
 use tarpipe::run::scratch::Scratch;
 use tarpipe::value::list;
@@ -87,10 +87,9 @@ fn start_blocking_thread(runtime: &Runtime) -> Result<()> {
 
 fn fetcher(args: &Args, max_connections: usize, folder: Option<&Scratch>) -> Result<Fetcher> {
     let rules = Arc::new(args.address_rules()?);
-    let proxies = Arc::new(Matcher::from_env());
+    let proxies = http::proxies();
     let resolver = Resolver::new(&list::concat(&args.dns), Arc::clone(&rules))?;
-    let connector =
-        Connector::new(resolver, args.insecure, Arc::clone(&proxies), args.connect_timeout, max_connections);
+    let connector = Connector::new(resolver, args.insecure, proxies, args.connect_timeout, max_connections);
     let client = HttpClient::new(args.request_options(rules, proxies), connector)?;
     let via = match (&args.via, folder) {
         (Some(command), Some(folder)) => {
