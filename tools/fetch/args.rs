@@ -151,7 +151,7 @@ pub struct Args {
 
     /// The codes that --retry-from retries, such as 'http_5xx timeout'
     ///
-    /// A list, separated by commas or blanks. The default are failures that can pass, and samples that were lost.
+    /// A list, separated by commas or blanks. The default is all transient failures, and samples that were lost.
     #[arg(long, value_name = "CODES", requires = "retry_from", value_parser = codes)]
     #[arg(default_value = "dns connect tls timeout stalled truncated http_429 http_5xx interrupted not_kept")]
     pub codes: Vec<List>,
