@@ -8,7 +8,6 @@
 mod fetch {
     pub mod failure;
     pub mod client {
-        pub mod chunks;
         pub mod http1;
 
         /// A connection on which all bytes have arrived, read in pieces.
@@ -23,6 +22,16 @@ mod fetch {
                 pub is_proxied: bool,
                 pub response: Vec<u8>,
                 pub piece: usize,
+            }
+
+            impl HttpStream {
+                pub async fn is_idle(&mut self) -> bool {
+                    self.response.is_empty()
+                }
+
+                pub fn limit_is_reached(&self) -> bool {
+                    false
+                }
             }
 
             impl AsyncRead for HttpStream {
@@ -57,7 +66,7 @@ use hyper::Request;
 use libfuzzer_sys::fuzz_target;
 
 use fetch::client::connector::HttpStream;
-use fetch::client::http1;
+use fetch::client::http1::Http1Connection;
 
 /// The result of a future that never has to wait.
 fn now<T>(work: impl Future<Output = T>) -> T {
@@ -69,18 +78,18 @@ fn now<T>(work: impl Future<Output = T>) -> T {
 
 /// The status, the number of headers and the body; or the code of the failure.
 fn response(bytes: &[u8], piece: usize) -> Result<Option<(u16, usize, Vec<u8>)>, &'static str> {
-    let mut stream = HttpStream { is_proxied: false, response: bytes.to_vec(), piece };
+    let stream = HttpStream { is_proxied: false, response: bytes.to_vec(), piece };
+    let connection = now(Http1Connection::new(stream)).map_err(|failure| failure.code.name())?;
     let request = Request::get("http://h/x").body(()).expect("a request");
-    let Some((head, mut reader)) = now(http1::send(&mut stream, &request)).map_err(|failure| failure.code.name())?
-    else {
+    let Some((head, mut reader)) = now(connection.send(&request)).map_err(|failure| failure.code.name())? else {
         return Ok(None);
     };
     let expected = reader.expected_length();
     let mut body = Vec::new();
-    while now(reader.read(&mut stream, &mut body)).map_err(|failure| failure.code.name())? > 0 {}
+    while now(reader.read(&mut body)).map_err(|failure| failure.code.name())? > 0 {}
     assert!(expected.is_none_or(|length| length == body.len() as u64), "a body of the wrong length");
     assert!(body.len() <= bytes.len());
-    _ = reader.is_reusable();
+    _ = reader.into_connection();
     Ok(Some((head.status.as_u16(), head.headers.len(), body)))
 }
 
