@@ -34,12 +34,6 @@ mod engines {
     }
 
     #[test]
-    #[ignore = "needs Ray: scripts/test --engines"]
-    fn ray_makes_shards_on_its_nodes() {
-        super::run_tests("test_engines.Nodes.test_ray");
-    }
-
-    #[test]
     #[ignore = "needs Slurm: scripts/test --engines"]
     fn slurm_makes_shards_on_its_nodes() {
         super::run_tests("test_engines.Nodes.test_slurm");

@@ -102,9 +102,9 @@ worker((0, "ps -o pgid= -p $$ > new; mv new pid; sleep 1000 | cat"), None)
         self.assertIsNone(engines.active_engine("ray", 1))
 
 
-# Writes its node beside what it was asked to do: the folder of a Spark executor, the raylet of a Ray node, the name of a Slurm node.
+# Writes its node beside what it was asked to do: the folder of a Spark executor, or the name of a Slurm node.
 TELLING = """#!/bin/bash
-node=${SPARK_LOCAL_DIRS-${SLURMD_NODENAME-${RAY_RAYLET_PID-driver}}}
+node=${SPARK_LOCAL_DIRS-${SLURMD_NODENAME-driver}}
 echo "$node" "$*" >>LOG
 exec -a tardataset BIN/tarpipe "$@"
 """
@@ -128,11 +128,6 @@ builder = SparkSession.builder.config("spark.submit.deployMode", "client").confi
 for name in filter(lambda name: name.startswith("AWS_"), os.environ):
     builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
 spark = builder.config("spark.task.maxFailures", "100").master(os.environ["SPARK_MASTER"]).appName("spark-stats").getOrCreate()
-"""
-CONNECTION = """
-import os, ray
-variables = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-ray.init(address="auto", log_to_driver=False, runtime_env={"env_vars": variables})
 """
 WORDS = ["urls.txt", "--output_format", "webdataset", "--number_sample_per_shard", "4", "--image_size", "16", "--allow_private"]
 
@@ -247,11 +242,6 @@ class Nodes(InFolder):
         self.run_ok(self.command_line("defaults", *spark), env)
         self.nodes(2)
         self.compare(["variable", "flag", "defaults"], lambda folder, name: pathlib.Path(folder, name).read_bytes())
-
-    def test_ray(self):
-        venv = pathlib.Path(ENGINES, "ray")
-        env = self.engine("ray", venv, "3", "2")
-        self.recipe(venv / "bin" / "python", "ray", CONNECTION, env, 2)
 
     def test_slurm(self):
         env = self.engine("slurm")
