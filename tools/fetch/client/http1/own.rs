@@ -2,7 +2,7 @@
 //! the connection closes.
 //!
 //! fetch has its own because it reads a body straight into its final buffer. hyper reads into a buffer per connection first
-//! and passes every piece from task to task, which cost as much as the rest of a request.
+//! and passes every piece from task to task; what that costs is in the head of the parent module.
 
 use std::mem::MaybeUninit;
 
